@@ -170,8 +170,11 @@ wheel: setup ## the Python package as a wheel, into dist/ (auditwheel from PyPI 
 	@scripts/wheel --build build-install --output dist --repair
 
 test-python: build ## all tests of the Python package and of its plug-in of pytest, from a wheel in an empty environment, and its types by mypy
-	@ALL=1 scripts/test --suite python
+	@ALL=1 MEMTALLY_LOADERS=$$(scripts/engine loaders) scripts/test --suite python
 	@scripts/types
+
+test-wheel: ## the tests of the Python package from WHEEL, on this machine as it is, with no build; scripts/bare-wheel has others
+	@tests/python/installed "$(WHEEL)"
 
 unharmed: build ## programs of the distribution with and without the recorder: nothing may differ; ROWS="redis node"
 	@tests/unharmed/run --install $(ROWS)

@@ -30,6 +30,7 @@ extern "C" {
 enum mt_guard_step {
     MT_GUARD_CALL,   /* the caller's function */
     MT_GUARD_SIGNAL, /* to the program, which gives memory back */
+    MT_GUARD_ASK,    /* the caller's function that asks the program's server */
     MT_GUARD_FREEZE, /* all its processes stand still */
     MT_GUARD_END,    /* SIGTERM to the program, with more room to end in */
     MT_GUARD_KILL,   /* SIGKILL to all its processes */
@@ -46,11 +47,14 @@ struct mt_guard_options {
     int pid;                  /* of a program that runs, guarded with its descendants */
     uint64_t limit_bytes;     /* must be said */
     double act_ratio;         /* of the limit, where steps begin; 0: 0.85 */
-    uint64_t grace_ns;        /* from a call or a signal to the next step; 0: 2 s */
+    uint64_t grace_ns;        /* from a call, a signal or a question to the next step; 0: 2 s */
     uint64_t freeze_ns;       /* that the program stands still; 0: this step is left out */
     uint64_t end_ns;          /* from SIGTERM to SIGKILL; 0: 10 s */
     int signal;               /* 0: this step is left out */
     void (*call)(void *context, uint64_t used_bytes); /* must not wait; NULL: it is left out */
+    /* May wait, but not for ever: a thread of the guard's calls it, and mt_guard_finish() waits for
+     * it. It is not called again before it has returned. NULL: this step is left out. */
+    void (*ask)(void *context, uint64_t used_bytes);
     void *context;
 };
 

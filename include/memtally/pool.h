@@ -21,8 +21,8 @@
  *
  * Threads. Every function may be called from any thread, but nothing may run while
  * mt_pool_destroy() does. Blocks up to 64 KiB of stream 0 stay with the thread that gave them back,
- * up to 1 MiB a thread, until it ends. So does one larger block, until the pool would have to grow,
- * is trimmed or ticks. A child of fork() must not use a pool of its parent. */
+ * up to 1 MiB a thread, until it ends. So do up to eight larger blocks, until the thread requests a
+ * large block of another size, or the pool would have to grow, is trimmed or ticks. A child of fork() must not use a pool of its parent. */
 #ifndef MEMTALLY_POOL_H
 #define MEMTALLY_POOL_H
 
@@ -34,7 +34,9 @@
 extern "C" {
 #endif
 
-/* Where a pool's memory comes from. Functions return 0 or a negative MT_E code, and change nothing
+/* Where a pool's memory comes from: in pages that are attached to addresses (reserve to detach), or
+ * in segments at addresses of the backend's own (take and give), the others then being NULL.
+ * Functions return 0 or a negative MT_E code, and change nothing
  * where they fail. The pool calls them under its lock, one at a time; they must not call the pool.
  * The three of events are NULL where there are no streams. */
 struct mt_pool_backend {
@@ -60,6 +62,13 @@ struct mt_pool_backend {
     int (*query)(void *context, uint64_t event, int wait);
     /* Gives an event back. */
     void (*forget)(void *context, uint64_t event);
+    /* A segment of a multiple of page_bytes, at an address that is a multiple of 512. */
+    int (*take)(void *context, uint64_t bytes, uint64_t *address);
+    /* Gives a segment back, a whole one. Nothing uses it any more. */
+    void (*give)(void *context, uint64_t address, uint64_t bytes);
+    /* Copies memory of the pool to the host, or back, and waits until that is done. NULL where
+     * memory cannot be copied. */
+    int (*copy)(void *context, uint64_t address, void *host, uint64_t bytes, int is_back);
 };
 
 /* Host memory in pages of 2 MiB, huge where the kernel allows. Borrowed, static. Any thread. */
@@ -78,6 +87,15 @@ struct mt_pool_cuda;
 int mt_pool_cuda_create(int device, uint64_t page_bytes, struct mt_pool_cuda **cuda,
                         struct mt_error *error);
 
+/* Memory of the host that a device reaches without a copy, as cuMemHostAlloc() gives it: in
+ * segments of whole 2 MiB, never rounded up to a power of two. Owned and errors as above. */
+int mt_pool_cuda_pinned_create(int device, struct mt_pool_cuda **cuda, struct mt_error *error);
+
+/* A device's memory from a pool of the driver's (cuMemAllocFromPoolAsync(), version 11.2 and
+ * newer), made for this one alone, in segments of whole 32 MiB, for the driver reserves no less.
+ * Owned and errors as above. */
+int mt_pool_cuda_ordered_create(int device, struct mt_pool_cuda **cuda, struct mt_error *error);
+
 /* Ends it. NULL is allowed. */
 void mt_pool_cuda_destroy(struct mt_pool_cuda *cuda);
 
@@ -94,6 +112,7 @@ struct mt_pool_shortage {
     uint64_t free_bytes;         /* in free blocks, of whatever stream */
     uint64_t largest_free_bytes; /* of one free block */
     unsigned attempt;            /* 0 at the first call for this request */
+    unsigned hints;              /* of the request */
 };
 
 /* Zeros are the defaults. */
@@ -101,9 +120,9 @@ struct mt_pool_options {
     uint64_t max_bytes; /* pages held at most; 0: no bound but the backend's */
     uint64_t
         soft_bytes; /* from here on free pages are moved before new ones are made; 0: max_bytes */
-    uint64_t address_bytes; /* reserved for each of two ranges; 0: 16 times max_bytes, or 1 TiB */
+    uint64_t address_bytes; /* reserved for each of three ranges; 0: 16 times max_bytes, or 1 TiB */
     uint64_t max_age_ns; /* mt_pool_tick() gives pages back that were free so long; 0: 5 minutes */
-    unsigned no_front : 1;             /* threads keep no blocks */
+    unsigned no_front : 1;             /* threads keep no blocks; so it is with segments */
     uint64_t (*now_ns)(void *context); /* the clock; NULL: CLOCK_MONOTONIC */
     /* Called without a lock where a request finds no room, up to 8 times. It may give blocks back
      * and trim. Nonzero: try again. NULL: the request fails at once. */
@@ -116,7 +135,7 @@ struct mt_pool_options {
 
 /* Counts since the pool was made, and bytes now. Equation: reserved_bytes == attached pages and
  * spare pages; live_bytes + free_bytes + pending_bytes + front_bytes + spare_bytes ==
- * reserved_bytes while no other thread is at work. */
+ * reserved_bytes while no other thread is at work and the pool does not sleep. */
 struct mt_pool_stats {
     uint64_t live_bytes;      /* of blocks handed out, rounded */
     uint64_t peak_live_bytes; /* with front_bytes */
@@ -127,7 +146,7 @@ struct mt_pool_stats {
     uint64_t front_bytes;   /* kept by threads */
     uint64_t spare_bytes;   /* in pages that are attached nowhere */
     uint64_t largest_free_bytes;
-    uint64_t address_bytes_used; /* of both ranges, holes included */
+    uint64_t address_bytes_used; /* of all ranges, holes included */
     uint64_t n_allocations;
     uint64_t n_frees;
     uint64_t n_hits;       /* served without growth */
@@ -139,7 +158,8 @@ struct mt_pool_stats {
     uint64_t n_pages_moved;
     uint64_t n_pages_returned;
     uint64_t n_rollbacks;
-    uint64_t n_waits; /* for an event, near a limit */
+    uint64_t n_waits;      /* for an event, near a limit */
+    uint64_t copied_bytes; /* kept on the host while the pool sleeps */
 };
 
 struct mt_pool;
@@ -156,6 +176,21 @@ void mt_pool_destroy(struct mt_pool *pool);
  * (a stream of a backend without), MT_ELIMIT (max_bytes or the addresses are used up), MT_ENOMEM
  * or another of the backend's. Any thread. */
 int mt_pool_allocate(struct mt_pool *pool, uint64_t bytes, uint64_t stream, uint64_t *address);
+
+/* What a caller knows of a block before. */
+enum mt_pool_hint {
+    /* It lives long, as weights and caches do: it lies in a range of its own, apart from what comes
+     * and goes. */
+    MT_POOL_LONG_LIVED = 1,
+    /* The caller can do without: the request is refused (MT_ELIMIT) rather than that the pool goes
+     * past its soft limit, moves pages, waits for a stream or calls on_shortage for it. */
+    MT_POOL_YIELDING = 2,
+};
+
+/* mt_pool_allocate() with hints: 0 or several of enum mt_pool_hint. Errors: also MT_EARG (other
+ * hints). */
+int mt_pool_allocate_hinted(struct mt_pool *pool, uint64_t bytes, uint64_t stream, unsigned hints,
+                            uint64_t *address);
 
 /* Gives a block back, in the order of its stream. Address 0 is allowed. Errors: MT_ENOTFOUND where
  * no live block begins at the address, which is not always seen for blocks that a thread keeps. */
@@ -176,6 +211,27 @@ void mt_pool_limit(struct mt_pool *pool, uint64_t max_bytes, uint64_t soft_bytes
  * The calling thread's blocks are given back before, other threads' at their next request that
  * looks into the pool. Returns the bytes given back. */
 uint64_t mt_pool_trim(struct mt_pool *pool, uint64_t keep_bytes);
+
+/* Which contents a pool keeps on the host while it sleeps. */
+enum mt_pool_keep {
+    MT_POOL_KEEP_NOTHING,
+    MT_POOL_KEEP_LONG, /* of blocks that were requested as MT_POOL_LONG_LIVED */
+    MT_POOL_KEEP_ALL
+};
+
+/* Waits for all work on the pool's streams and gives all memory back, but no address: live blocks
+ * stay where they are, and nothing may use them until mt_pool_wake(). Meanwhile requests fail with
+ * MT_EBUSY, and blocks may be given back. No other thread may request anything while this runs.
+ * *released_bytes is what was given back. Errors, after which all is as before but that free pages
+ * may be gone: MT_EBUSY (it sleeps, or a stream cannot be waited for, as while it captures a
+ * graph), MT_EUNSUPPORTED (memory in segments, or memory that cannot be copied), MT_ENOMEM, the
+ * backend's. */
+int mt_pool_sleep(struct mt_pool *pool, enum mt_pool_keep keep, uint64_t *released_bytes);
+
+/* Takes memory again, at the same addresses, and puts back what was kept. Does nothing to a pool
+ * that does not sleep. After an error it sleeps on, with all that it keeps. Errors: MT_ELIMIT,
+ * MT_ENOMEM, the backend's. */
+int mt_pool_wake(struct mt_pool *pool);
 
 /* Gives pages back that were free for max_age_ns. Call it now and then. Returns the bytes. */
 uint64_t mt_pool_tick(struct mt_pool *pool);
@@ -228,6 +284,9 @@ uint64_t mt_pool_simulated_destroy(struct mt_pool_simulated *device);
 
 /* The backend of the device. Borrowed: lives as long as the device. */
 const struct mt_pool_backend *mt_pool_simulated_backend(struct mt_pool_simulated *device);
+
+/* The same device's memory in segments at addresses of its own. Borrowed. */
+const struct mt_pool_backend *mt_pool_simulated_segments(struct mt_pool_simulated *device);
 
 /* All work put on a stream so far is done. */
 void mt_pool_simulated_finish(struct mt_pool_simulated *device, uint64_t stream);

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <memtally/guard.h>
+#include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -17,6 +18,8 @@
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/forward.h"
+#include "drive/give_back.h"
+#include "net/http_client.h"
 
 struct guard_options {
     uint64_t limit_bytes;
@@ -24,6 +27,7 @@ struct guard_options {
     double percent;
     const char *call;
     const char *signal;
+    int empty_slots;
     const char *grace;
     const char *freeze;
     const char *end;
@@ -67,12 +71,17 @@ static const struct cli_option guard_cli_options[] = {
      .offset = AT(signal),
      .help = "then send CMD this signal, on which it gives memory back: USR1, USR2, HUP, WINCH or "
              "a number"},
+    {.name = "empty-slots",
+     .kind = CLI_FLAG,
+     .offset = AT(empty_slots),
+     .help = "then ask CMD, if it is a llama-server, to empty the slots that serve no request; it "
+             "must have been started with --slot-save-path"},
     {.name = "grace",
      .kind = CLI_TEXT,
      .argument = "TIME",
      .fallback = "2s",
      .offset = AT(grace),
-     .help = "how long a command or a signal has until the next step"},
+     .help = "how long a command, a signal or a server has until the next step"},
     {.name = "freeze",
      .kind = CLI_TEXT,
      .argument = "TIME",
@@ -155,14 +164,62 @@ static int read_options(const struct cli_call *call, struct mt_guard_options *as
     return CLI_EXIT_USAGE;
 }
 
-/* ---- the command that is called ---- */
+/* ---- the server that is asked ---- */
+
+#define ASK_MS 5000
+
+/* What the last question came to; written by the guard's thread. */
+struct asked {
+    pthread_mutex_t lock;
+    int is_untold;
+    struct mt_drive_given given;
+};
 
 struct called {
+    struct asked asked;
     const char *command;
     int guarded_pid;
     struct mt_guard *guard;
     pid_t pid; /* of the one that runs, or 0 */
 };
+
+static int guarded_pid(const struct called *called)
+{
+    return called->guard ? mt_guard_pid(called->guard) : called->guarded_pid;
+}
+
+static void ask(void *context, uint64_t used_bytes)
+{
+    struct called *called = context;
+    struct asked *asked = &called->asked;
+    struct mt_drive_given given;
+    (void)used_bytes;
+    mt_drive_give_back("/proc", guarded_pid(called), ASK_MS, &given);
+    pthread_mutex_lock(&asked->lock);
+    asked->given = given;
+    asked->is_untold = 1;
+    pthread_mutex_unlock(&asked->lock);
+}
+
+static void tell_asked(struct asked *asked, int is_quiet)
+{
+    pthread_mutex_lock(&asked->lock);
+    struct mt_drive_given given = asked->given;
+    int is_untold = asked->is_untold && !is_quiet;
+    asked->is_untold = 0;
+    pthread_mutex_unlock(&asked->lock);
+    if (!is_untold)
+        return;
+    if (given.n_slots)
+        cli_complain("guard: its server emptied %u slot%s of %" PRIu64 " tokens, and serves in %u",
+                     given.n_slots, given.n_slots == 1 ? "" : "s", given.n_tokens, given.n_busy);
+    else if (!*given.problem)
+        cli_complain("guard: its server had no slot to empty, and serves in %u", given.n_busy);
+    if (*given.problem)
+        cli_complain("guard: %s", given.problem);
+}
+
+/* ---- the command that is called ---- */
 
 /* The environment with two more lines; both are NULL-terminated. The caller frees the array. */
 static char **with_lines(char *first, char *second)
@@ -194,8 +251,7 @@ static void call(void *context, uint64_t used_bytes)
         return; /* still at the last one */
     }
     called->pid = 0;
-    snprintf(pid, sizeof pid, "MEMTALLY_PID=%d",
-             called->guard ? mt_guard_pid(called->guard) : called->guarded_pid);
+    snprintf(pid, sizeof pid, "MEMTALLY_PID=%d", guarded_pid(called));
     snprintf(used, sizeof used, "MEMTALLY_USED_BYTES=%" PRIu64, used_bytes);
     char **environment = with_lines(pid, used);
     if (!command || !environment ||
@@ -207,8 +263,9 @@ static void call(void *context, uint64_t used_bytes)
 
 /* ---- telling ---- */
 
-static const char *const deeds[] = {"runs the command of --call", "sends its signal",
-                                    "lets it stand still", "sends SIGTERM", "kills it"};
+static const char *const deeds[] = {
+    "runs the command of --call", "sends its signal", "asks its server to empty slots",
+    "lets it stand still",        "sends SIGTERM",    "kills it"};
 
 static void tell_new(const struct mt_guard *guard, size_t n_before, size_t n_now,
                      uint64_t limit_bytes)
@@ -262,7 +319,9 @@ static int run_guard(const struct cli_call *call_line)
 {
     const struct guard_options *options = call_line->options;
     struct mt_guard_options asked = {0};
-    struct called called = {.command = options->call, .guarded_pid = (int)options->pid};
+    struct called called = {.asked = {.lock = PTHREAD_MUTEX_INITIALIZER},
+                            .command = options->call,
+                            .guarded_pid = (int)options->pid};
     struct mt_guard *guard;
     struct mt_guard_status status = {0};
     struct mt_guard_result result;
@@ -271,6 +330,9 @@ static int run_guard(const struct cli_call *call_line)
     if (code)
         return code;
     asked.call = options->call ? call : NULL;
+    if (options->empty_slots && mt_http_start(&error) < 0)
+        return exit_of(&error, 0);
+    asked.ask = options->empty_slots ? ask : NULL;
     asked.context = &called;
     if (asked.argv)
         cli_forward_begin();
@@ -284,19 +346,24 @@ static int run_guard(const struct cli_call *call_line)
         mt_guard_wait(guard, &status);
         if (!options->quiet && status.n_acts > n_before)
             tell_new(guard, n_before, status.n_acts, asked.limit_bytes);
+        tell_asked(&called.asked, options->quiet);
     } while (status.running);
     cli_forward_to_job(NULL);
     mt_guard_finish(guard, &result);
     if (!options->quiet)
         tell_end(&result, asked.limit_bytes);
+    tell_asked(&called.asked, options->quiet);
+    if (options->empty_slots)
+        mt_http_stop();
     return asked.argv ? result.job.exit_code : CLI_EXIT_OK;
 }
 
 static const char *const description[] = {
     "Runs CMD, or finds a process that runs, and keeps what it uses of the host's memory below a "
     "limit. From 85 % of the limit on memtally acts, one step after the other: it runs the command "
-    "of --call, sends the signal of --signal, lets CMD stand still for the time of --freeze, sends "
-    "SIGTERM, and kills it. Steps that are not asked for are left out, but for the last two. "
+    "of --call, sends the signal of --signal, has a server empty its slots with --empty-slots, "
+    "lets CMD stand still for the time of --freeze, sends SIGTERM, and kills it. Steps that are "
+    "not asked for are left out, but for the last two. "
     "Where CMD uses less by then, the steps begin anew the next time.",
     "A program that would reach its limit before memtally looks again gets no time between the "
     "first steps.",
@@ -307,6 +374,9 @@ static const char *const description[] = {
 static const struct cli_example examples[] = {
     {"memtally guard --limit 8GiB --signal USR1 -- ./serve",
      "SIGUSR1 from 6.8 GiB on; SIGTERM where that does not help."},
+    {"memtally guard --limit 16GiB --empty-slots -- llama-server -m model.gguf --slot-save-path "
+     "/tmp",
+     "What the server keeps for requests to come is emptied first."},
     {"memtally guard --limit 20GiB --call ./drop-cache --pid 4711",
      "A script asks the process for its cache."},
     {0},

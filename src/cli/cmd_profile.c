@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/console.h"
+#include "cli/profile/contained.h"
 #include "cli/profile/result.h"
 #include "cli/profile/signals.h"
 #include "cli/profile/verdict.h"
@@ -52,6 +53,7 @@ struct profile_options {
     double picture_share;
     int format;
     int json;
+    const char *container;
 };
 
 #define AT(member) offsetof(struct profile_options, member)
@@ -191,6 +193,12 @@ static const struct cli_option options[] = {
      .offset = AT(format),
      .help = "what to print; csv is one line for each run"},
     {.name = "json", .kind = CLI_FLAG, .offset = AT(json), .help = "the same as --format json"},
+    {.name = "container",
+     .kind = CLI_TEXT,
+     .argument = "NAME",
+     .offset = AT(container),
+     .help = "profile the engine and the model that this container of Docker or Podman runs, in it "
+             "and beside its own; no MODEL is given then"},
     {0},
 };
 
@@ -269,9 +277,29 @@ static int keep_report(const struct cli_document *document, const char *folder, 
     return render(document, format, path);
 }
 
-static int report(struct mt_profile_job *job, const struct profile_options *given,
-                  const char *folder, uint64_t start_ns)
+/* What the command has while it runs, all zero at first. */
+struct work {
+    struct mt_profile_engine engine;
+    struct mt_profile_job job;
+    char model_path[PATH_MAX];
+    char folder[PATH_MAX];
+    struct profile_contained contained; /* of a profile in a container */
+};
+
+/* What a container adds. */
+static void describe_container(struct work *work, struct profile_result *result)
 {
+    struct cli_document *document = &result->loaded.document;
+    const char *note = profile_contained_note(&work->contained);
+    document->container = work->contained.container;
+    if (note)
+        result->notes[document->n_notes++] = note;
+}
+
+static int report(struct work *work, const struct profile_options *given, const char *folder,
+                  uint64_t start_ns)
+{
+    struct mt_profile_job *job = &work->job;
     struct profile_result result = {0};
     struct mt_error error = {0};
     int code = CLI_EXIT_OK;
@@ -279,6 +307,8 @@ static int report(struct mt_profile_job *job, const struct profile_options *give
         code = cli_fail(&error);
     if (!given->output)
         result.loaded.document.recording = NULL;
+    if (code == CLI_EXIT_OK)
+        describe_container(work, &result);
     if (code == CLI_EXIT_OK && given->output)
         code = keep_report(&result.loaded.document, folder, "report.json", CLI_FORMAT_JSON);
     if (code == CLI_EXIT_OK && given->output)
@@ -286,14 +316,18 @@ static int report(struct mt_profile_job *job, const struct profile_options *give
     if (code == CLI_EXIT_OK)
         code = render(&result.loaded.document,
                       given->json ? CLI_FORMAT_JSON : (enum cli_format)given->format, NULL);
+    if (code == CLI_EXIT_OK && given->container)
+        code = profile_contained_keep(&work->contained, &result.loaded.document);
     profile_result_finish(&result);
     return code;
 }
 
 /* llama.cpp's programs know their build, but a build out of a source archive does not know its
  * number. */
-static void complete_version(struct mt_profile_job *job)
+static void complete_version(struct mt_profile_job *job, const struct profile_options *given)
 {
+    if (given->container)
+        return; /* its program is not one of this machine's */
     struct mt_profile_facts *facts = mt_profile_journal_lock_facts(&job->journal);
     if (!*facts->engine_version)
         mt_profile_ask_version(job->engine->program, environ, facts->engine_version,
@@ -325,9 +359,11 @@ static void poll_devices(void *context)
         rehearse_poll_recorded(devices->pretended);
 }
 
-static int run_session(struct mt_profile_job *job, const struct profile_options *given,
-                       char *folder, struct devices *devices, struct mt_profile_outcome *outcome)
+static int run_session(struct work *work, const struct profile_options *given, char *folder,
+                       struct devices *devices, struct mt_profile_outcome *outcome)
 {
+    struct mt_profile_job *job = &work->job;
+    struct mt_contained *contained = work->contained.contained;
     char recorder[PATH_MAX];
     char site[PATH_MAX] = "";
     struct mt_error error = {0};
@@ -341,6 +377,7 @@ static int run_session(struct mt_profile_job *job, const struct profile_options 
         .directory = folder,
         .environment = devices->environment,
         .recorder_path = recorder,
+        .runner = contained ? mt_contained_runner(contained) : NULL,
         .depth = (enum mt_depth)given->depth,
         .stacks = (enum mt_stacks)given->stacks,
         .picture_share = share > 0 ? share : 1e-9, /* 0 would ask for the default */
@@ -357,31 +394,24 @@ static int run_session(struct mt_profile_job *job, const struct profile_options 
     return code == MT_OK ? CLI_EXIT_OK : cli_fail(&error);
 }
 
-static int run_job(struct mt_profile_job *job, const struct profile_options *given, char *folder)
+static int run_job(struct work *work, const struct profile_options *given, char *folder)
 {
+    struct mt_profile_job *job = &work->job;
     struct mt_profile_outcome outcome = {0};
     struct devices devices;
     int code = open_devices(job, given, &devices);
     if (code != CLI_EXIT_OK)
         return code;
-    code = run_session(job, given, folder, &devices, &outcome);
+    code = run_session(work, given, folder, &devices, &outcome);
     rehearse_close_recorded(devices.pretended);
     if (code != CLI_EXIT_OK)
         return code;
     code = profile_verdict(job, &outcome, given->output ? folder : NULL);
     if (code != CLI_EXIT_OK)
         return code;
-    complete_version(job);
-    return report(job, given, folder, outcome.start_ns);
+    complete_version(job, given);
+    return report(work, given, folder, outcome.start_ns);
 }
-
-/* What the command has while it runs, all zero at first. */
-struct work {
-    struct mt_profile_engine engine;
-    struct mt_profile_job job;
-    char model_path[PATH_MAX];
-    char folder[PATH_MAX];
-};
 
 static int profile_in_folder(const struct mt_profile_settings *settings,
                              const struct profile_options *given, struct work *work)
@@ -393,7 +423,7 @@ static int profile_in_folder(const struct mt_profile_settings *settings,
     if (cli_choose_folder(given->output, "profile", work->folder, &error) != MT_OK)
         return cli_fail(&error);
     mt_profile_journal_init(&job->journal);
-    int code = run_job(job, given, work->folder);
+    int code = run_job(work, given, work->folder);
     mt_profile_journal_finish(&job->journal);
     mt_strbuf_finish(&job->output);
     if (!given->output)
@@ -401,27 +431,62 @@ static int profile_in_folder(const struct mt_profile_settings *settings,
     return code;
 }
 
-static int profile(const struct cli_call *call, struct work *work)
+/* A model of this machine, and an engine for it. */
+static int find_here(const struct cli_call *call, struct work *work, struct mt_error *error)
 {
     const struct profile_options *given = call->options;
-    struct mt_profile_settings settings;
-    struct mt_error error = {0};
     const char *model = call->operands[0];
     const char *engine = engine_name_for(given, model);
     int code = mt_drive_is_python_engine(engine)
-                   ? mt_profile_model_folder(model, engine, work->model_path, &error)
-                   : mt_profile_model_file(model, work->model_path, &error);
-    if (code == MT_OK)
-        code = settings_of(given, work->model_path, &settings, &error);
-    if (code == MT_OK)
-        code = find_engine(given, engine, &work->engine, &error);
+                   ? mt_profile_model_folder(model, engine, work->model_path, error)
+                   : mt_profile_model_file(model, work->model_path, error);
+    return code == MT_OK ? find_engine(given, engine, &work->engine, error) : code;
+}
+
+static int profile_found(const struct profile_options *given, struct work *work)
+{
+    struct mt_profile_settings settings;
+    struct mt_error error = {0};
+    int code = settings_of(given, work->model_path, &settings, &error);
     if (code == MT_OK)
         code = work->engine.driver->check(&settings, &error);
-    if (code == MT_OK)
-        code = mt_http_start(&error);
-    if (code != MT_OK)
+    return code == MT_OK ? profile_in_folder(&settings, given, work) : cli_fail(&error);
+}
+
+static int profile_here(const struct cli_call *call, struct work *work)
+{
+    struct mt_error error = {0};
+    int code = find_here(call, work, &error);
+    return code == MT_OK ? profile_found(call->options, work) : cli_fail(&error);
+}
+
+/* What was copied in is removed before anything is said of how it went. */
+static int profile_container(const struct profile_options *given, struct work *work)
+{
+    int code = profile_contained_find(given->container, &work->contained);
+    if (code == CLI_EXIT_OK)
+        code = profile_contained_open(&work->contained);
+    if (code == CLI_EXIT_OK) {
+        work->engine = work->contained.found.engine;
+        memcpy(work->model_path, work->contained.found.model_path, sizeof work->model_path);
+        code = profile_found(given, work);
+    }
+    return profile_contained_close(&work->contained, code);
+}
+
+static int profile(const struct cli_call *call, struct work *work)
+{
+    const struct profile_options *given = call->options;
+    struct mt_error error = {0};
+    if (!call->operands[0] == !given->container) {
+        cli_complain(given->container ? "profile: give either MODEL or --container, not both"
+                                      : "profile: give a MODEL, or --container NAME");
+        return CLI_EXIT_USAGE;
+    }
+    if (mt_http_start(&error) != MT_OK)
         return cli_fail(&error);
-    code = profile_in_folder(&settings, given, work);
+    int code =
+        given->container ? profile_container(given, work) : profile_here(call, work);
     mt_http_stop();
     return code;
 }
@@ -461,6 +526,8 @@ static const struct cli_example examples[] = {
      "See what a long context with a quantised cache takes, and keep everything."},
     {"memtally profile m.gguf --engine llama-server --batch-size 4 --format csv",
      "Four sequences side by side; times and peaks for a spreadsheet."},
+    {"memtally profile --container chat --max-tokens 200 --batch-size 2",
+     "What a container serves, measured in it; the result is kept in results/memory-profiles."},
     {"memtally profile MODEL_DIR --engine transformers --on H100-80GB",
      "A model in transformers on a device that this machine does not have."},
     {0},
@@ -477,7 +544,7 @@ static const struct cli_status statuses[] = {
 
 const struct cmd_entry cmd_profile = {
     .name = "profile",
-    .synopsis = "[options] MODEL",
+    .synopsis = "[options] MODEL|--container NAME",
     .summary = "run a model with an engine and say where the memory went",
     .description = description,
     .examples = examples,
@@ -485,7 +552,7 @@ const struct cmd_entry cmd_profile = {
     .options = options,
     .options_size = sizeof(struct profile_options),
     .operands = CLI_OPERANDS_FILES,
-    .least_operands = 1,
+    .least_operands = 0,
     .most_operands = 1,
     .run = run,
 };

@@ -306,6 +306,8 @@ static int run_run(const struct cli_call *call)
         watch(&session, run);
         cli_forward_to(NULL);
         code = finish(&session, run);
+        if (session.devices)
+            rehearse_explain_recorded("run", session.devices);
     }
     rehearse_close_recorded(session.devices);
     return code;

@@ -100,6 +100,27 @@ static int find_engine(const char *proc, pid_t pid, char engine[32])
     return find_engine_of(bytes, n, engine);
 }
 
+/* The first known engine's process of a tree, parents first; `root` where there is none. */
+static pid_t find_in_tree(const char *proc, pid_t root, char engine[32], int *is_program)
+{
+    pid_t *pids = malloc(TREE_MAX * sizeof *pids);
+    pid_t found = root;
+    *is_program = find_engine(proc, root, engine);
+    size_t n = pids && !*engine ? mt_drive_descendants(proc, root, pids, TREE_MAX) : 0;
+    for (size_t i = 0; i < n && !*engine; i++) {
+        *is_program = find_engine(proc, pids[i], engine);
+        found = *engine ? pids[i] : root;
+    }
+    free(pids);
+    return found;
+}
+
+void mt_drive_running_find(const char *proc, pid_t root, char engine[32])
+{
+    int is_program;
+    find_in_tree(proc, root, engine, &is_program);
+}
+
 /* A worker of vLLM or SGLang writes over its command line and its environment; what it is told
  * stands in those of a process above it. */
 static pid_t find_program_above(const char *proc, pid_t pid, const char *engine)
@@ -115,7 +136,7 @@ static pid_t find_program_above(const char *proc, pid_t pid, const char *engine)
 /* ---- whom to ask ---- */
 
 /* A port of another network is another server's. */
-static int is_of_our_network(const char *proc, pid_t pid)
+int mt_drive_running_is_near(const char *proc, pid_t pid)
 {
     char path[PATH_MAX];
     char theirs[64] = "";
@@ -153,7 +174,7 @@ static void ask_engine(const char *proc, uint64_t timeout_ms, struct mt_drive_ru
     };
     if (mt_engine_find(running->engine, &engine, NULL) < 0)
         return;
-    if (!is_of_our_network(proc, running->pid)) {
+    if (!mt_drive_running_is_near(proc, running->pid)) {
         snprintf(
             running->problem, sizeof running->problem,
             "%s was not asked: its network cannot be reached from here, or may not be looked at",
@@ -208,28 +229,16 @@ static void ask_runner(const char *proc, uint64_t timeout_ms, struct mt_drive_ru
         running->variables[i] = running->environment + (runner.variables[i] - runner.environment);
 }
 
-static void find_server(const char *proc, pid_t root, struct mt_drive_running *running)
-{
-    pid_t *pids = malloc(TREE_MAX * sizeof *pids);
-    running->pid = root;
-    int is_program = find_engine(proc, root, running->engine);
-    size_t n = pids && !*running->engine ? mt_drive_descendants(proc, root, pids, TREE_MAX) : 0;
-    for (size_t i = 0; i < n && !*running->engine; i++) {
-        is_program = find_engine(proc, pids[i], running->engine);
-        running->pid = *running->engine ? pids[i] : root;
-    }
-    free(pids);
-    if (*running->engine && !is_program)
-        running->pid = find_program_above(proc, running->pid, running->engine);
-}
-
 void mt_drive_running_look(const char *proc, pid_t root, uint64_t timeout_ms,
                            struct mt_drive_running *running)
 {
+    int is_program;
     *running = (struct mt_drive_running){.ranks = 1};
-    find_server(proc, root, running);
+    running->pid = find_in_tree(proc, root, running->engine, &is_program);
     if (!*running->engine)
         return;
+    if (!is_program)
+        running->pid = find_program_above(proc, running->pid, running->engine);
     memcpy(running->rules, running->engine, sizeof running->rules);
     mt_drive_running_command(proc, running->pid, running);
     if (timeout_ms)

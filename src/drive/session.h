@@ -10,6 +10,7 @@
 #include "listener.h"
 #include "output_reader.h"
 #include "profile.h"
+#include "runner.h"
 
 /* The last signal that came, and whether the engine got it too: what the kernel sends for the
  * terminal goes to all of its foreground processes. */
@@ -22,6 +23,7 @@ struct mt_profile_session_options {
     const char *directory;     /* of the recording and of engine.log */
     char *const *environment;  /* of the engine; ends with NULL */
     const char *recorder_path; /* NULL: watch from outside only */
+    const struct mt_profile_runner *runner; /* NULL: this machine */
     enum mt_depth depth;
     enum mt_stacks stacks;
     double picture_share;        /* as in struct mt_run_options */

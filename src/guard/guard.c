@@ -7,7 +7,9 @@
  * waits somewhat below its limit, and has the rest with the signal, and more to end in. */
 #include <errno.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +17,7 @@
 
 #include "base/error.h"
 #include "budget/job.h"
+#include "device/level.h"
 #include "guard/ladder.h"
 
 #define ACT_RATIO      0.85
@@ -30,13 +33,24 @@
 #define BYTES_PER_MS   ((uint64_t)2 << 20) /* that one processor takes at most */
 #define KILLED_NS      1000000000u
 
+/* What a thread of its own asks. */
+struct question {
+    pthread_t thread;
+    atomic_int is_answered;
+    void (*ask)(void *context, uint64_t used_bytes);
+    void *context;
+    uint64_t used_bytes;
+};
+
 struct mt_guard {
     struct mt_guard_options options;
     struct mt_ladder ladder;
     struct mt_job *job; /* NULL for a pid */
     struct mt_group_os os;
+    struct mt_level level;   /* of the job's group */
     struct mt_process found; /* that has the pid */
     struct mt_process_list tree;
+    struct question *question; /* the last one, which may be under way; NULL: none */
     int has_more_room;
     int others_stand; /* but the program, which ends */
     uint64_t start_ns;
@@ -106,15 +120,20 @@ static uint64_t more_to_end(const struct mt_guard *guard)
     return more > MORE_LEAST ? more : MORE_LEAST;
 }
 
-static uint64_t used_by_group(const struct mt_guard *guard)
+static void watch_group(struct mt_guard *guard)
 {
-    struct mt_host_sample sample;
     struct mt_cgroup cgroup = {.version = guard->job->group.version};
     memcpy(cgroup.directory, guard->job->group.directory, sizeof cgroup.directory);
     cgroup.mount_length = strlen(cgroup.directory);
-    return mt_host_read(&guard->os.host, &cgroup, &sample, NULL) == 0
-               ? sample.cgroup_working_set_bytes
-               : MT_UNKNOWN;
+    mt_level_init(&guard->level, &guard->os.host, &cgroup);
+}
+
+static uint64_t used_by_group(struct mt_guard *guard)
+{
+    struct mt_host_sample sample;
+    mt_host_sample_unknown(&sample);
+    mt_level_read_group(&guard->level, &sample);
+    return sample.cgroup_working_set_bytes;
 }
 
 /* ---- start ---- */
@@ -148,12 +167,14 @@ static void set_ladder(struct mt_guard *guard)
     ladder->last_bytes = options->limit_bytes; /* nobody knows yet how it grows */
     ladder->time_ns[MT_GUARD_CALL] = else_ns(options->grace_ns, GRACE_NS);
     ladder->time_ns[MT_GUARD_SIGNAL] = else_ns(options->grace_ns, GRACE_NS);
+    ladder->time_ns[MT_GUARD_ASK] = else_ns(options->grace_ns, GRACE_NS);
     ladder->time_ns[MT_GUARD_FREEZE] = options->freeze_ns;
     ladder->time_ns[MT_GUARD_END] = else_ns(options->end_ns, END_NS);
     ladder->time_ns[MT_GUARD_KILL] = KILLED_NS;
     ladder->steps = 1u << MT_GUARD_END | 1u << MT_GUARD_KILL;
     ladder->steps |= options->call ? 1u << MT_GUARD_CALL : 0;
     ladder->steps |= options->signal ? 1u << MT_GUARD_SIGNAL : 0;
+    ladder->steps |= options->ask ? 1u << MT_GUARD_ASK : 0;
     ladder->steps |= options->freeze_ns ? 1u << MT_GUARD_FREEZE : 0;
 }
 
@@ -193,6 +214,8 @@ int mt_guard_start(const struct mt_guard_options *options, struct mt_guard **gua
         free(made);
         return status;
     }
+    if (made->job)
+        watch_group(made);
     *guard = made;
     return 0;
 }
@@ -244,6 +267,46 @@ static void signal_program(struct mt_guard *guard, int number)
     guard->os.signal(guard->os.context, mt_guard_pid(guard), number);
 }
 
+static void *ask_it(void *context)
+{
+    struct question *question = context;
+    question->ask(question->context, question->used_bytes);
+    atomic_store(&question->is_answered, 1);
+    return NULL;
+}
+
+static void end_question(struct mt_guard *guard)
+{
+    if (guard->question)
+        pthread_join(guard->question->thread, NULL);
+    free(guard->question);
+    guard->question = NULL;
+}
+
+/* Where the last question is still under way, or there is no thread for it, nothing is asked. */
+static void ask(struct mt_guard *guard)
+{
+    sigset_t all;
+    sigset_t before;
+    if (guard->question && !atomic_load(&guard->question->is_answered))
+        return;
+    end_question(guard);
+    struct question *question = calloc(1, sizeof *question);
+    if (!question)
+        return;
+    question->ask = guard->options.ask;
+    question->context = guard->options.context;
+    question->used_bytes = guard->used_bytes;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failed = pthread_create(&question->thread, NULL, ask_it, question);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failed)
+        free(question);
+    else
+        guard->question = question;
+}
+
 static void do_step(struct mt_guard *guard, enum mt_guard_step step)
 {
     switch (step) {
@@ -253,6 +316,10 @@ static void do_step(struct mt_guard *guard, enum mt_guard_step step)
     case MT_GUARD_SIGNAL:
         signal_program(guard, guard->options.signal);
         give_room(guard, 0);
+        break;
+    case MT_GUARD_ASK:
+        give_room(guard, 0); /* a server answers with some */
+        ask(guard);
         break;
     case MT_GUARD_FREEZE:
         freeze(guard, 1);
@@ -381,6 +448,8 @@ void mt_guard_finish(struct mt_guard *guard, struct mt_guard_result *result)
     mt_guard_acts(guard, found.acts, MT_GUARD_ACTS);
     if (guard->ladder.is_frozen)
         freeze(guard, 0);
+    mt_level_finish(&guard->level);
+    end_question(guard);
     if (guard->job) {
         if (guard->ladder.is_held)
             limit_group(guard, NO_LIMIT_BYTES, 1);

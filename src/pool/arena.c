@@ -59,7 +59,7 @@ struct mt_pool_block *mt_pool_arena_cut(struct mt_pool_arena *arena,
     rest->address = block->address + offset_bytes;
     rest->size_bytes = block->size_bytes - offset_bytes;
     rest->state = block->state;
-    rest->is_large = block->is_large;
+    rest->arena = block->arena;
     rest->stream = block->stream;
     rest->batch = block->batch;
     rest->freed_tick = block->freed_tick;
@@ -98,7 +98,7 @@ struct mt_pool_block *mt_pool_arena_push(struct mt_pool_arena *arena,
     struct mt_pool_block *block = mt_pool_descriptor_take(descriptors);
     block->address = arena->base + arena->top_bytes;
     block->size_bytes = size_bytes;
-    block->is_large = arena->is_large;
+    block->arena = arena->number;
     block->previous = arena->last;
     if (arena->last)
         arena->last->next = block;
@@ -109,16 +109,24 @@ struct mt_pool_block *mt_pool_arena_push(struct mt_pool_arena *arena,
     return block;
 }
 
+void mt_pool_arena_drop(struct mt_pool_arena *arena, struct mt_pool_descriptors *descriptors,
+                        struct mt_pool_block *block)
+{
+    arena->top_bytes -= block->size_bytes;
+    if (block->previous)
+        block->previous->next = block->next;
+    else
+        arena->first = block->next;
+    if (block->next)
+        block->next->previous = block->previous;
+    else
+        arena->last = block->previous;
+    mt_pool_descriptor_give(descriptors, block);
+}
+
 void mt_pool_arena_pop(struct mt_pool_arena *arena, struct mt_pool_descriptors *descriptors)
 {
-    struct mt_pool_block *block = arena->last;
-    arena->top_bytes -= block->size_bytes;
-    arena->last = block->previous;
-    if (arena->last)
-        arena->last->next = NULL;
-    else
-        arena->first = NULL;
-    mt_pool_descriptor_give(descriptors, block);
+    mt_pool_arena_drop(arena, descriptors, arena->last);
 }
 
 static size_t chain_of(const struct mt_pool_table *table, uint64_t address)

@@ -26,15 +26,24 @@ struct mt_pool_block *mt_pool_descriptor_take(struct mt_pool_descriptors *descri
 void mt_pool_descriptor_give(struct mt_pool_descriptors *descriptors, struct mt_pool_block *block);
 void mt_pool_descriptors_finish(struct mt_pool_descriptors *descriptors);
 
+/* A page of a pool that sleeps. */
+struct mt_pool_slept {
+    void *copy; /* what it had, on the host; NULL: it is lost */
+    int was_attached;
+};
+
 /* Invariants: the blocks from `first` to `last` fill [base, base + top_bytes) without a gap;
- * pages[i] != 0 exactly for the pages below top_bytes that lie in no hole. */
+ * pages[i] != 0 exactly for the pages below top_bytes that lie in no hole.
+ * Where memory comes in segments, `pages` is NULL, and the blocks follow one another segment by
+ * segment: only inside of one are they in order of address. */
 struct mt_pool_arena {
     uint64_t base;
     uint64_t size_bytes;
     uint64_t top_bytes; /* a multiple of a page */
     uint64_t *pages;    /* the backend's page plus 1; 0 where none is attached */
     struct mt_pool_block *first, *last;
-    uint8_t is_large;
+    uint8_t number;              /* of the pool's arenas */
+    struct mt_pool_slept *slept; /* of each page below top_bytes while the pool sleeps, else NULL */
 };
 
 /* Cuts a block: what lies from `offset_bytes` on becomes a new block after it, of the same state,
@@ -51,6 +60,10 @@ void mt_pool_arena_join(struct mt_pool_arena *arena, struct mt_pool_descriptors 
 struct mt_pool_block *mt_pool_arena_push(struct mt_pool_arena *arena,
                                          struct mt_pool_descriptors *descriptors,
                                          uint64_t size_bytes);
+
+/* Takes a block out that is a whole segment. */
+void mt_pool_arena_drop(struct mt_pool_arena *arena, struct mt_pool_descriptors *descriptors,
+                        struct mt_pool_block *block);
 
 /* Takes the last block off the top. */
 void mt_pool_arena_pop(struct mt_pool_arena *arena, struct mt_pool_descriptors *descriptors);

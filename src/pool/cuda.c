@@ -5,27 +5,17 @@
  * A caller may capture a graph on one of its streams. Calls that the driver forbids meanwhile are
  * made in a mode of the thread in which they do not end the capture, and no event is recorded on a
  * stream that captures. */
-#include "pool/driver.h"
+#include "pool/cuda.h"
 
 #include <stdlib.h>
 
 #include "base/error.h"
 
-#define PAGE_BYTES      ((uint64_t)2 << 20)
 #define MOST_PAGE_BYTES ((uint64_t)1 << 30)
 
 enum { RELAXED_CAPTURE = 2, NO_TIMING = 2, RECOMMENDED = 1 };
 
-struct mt_pool_cuda {
-    struct mt_cuda_driver driver;
-    struct mt_pool_backend backend;
-    struct mt_cuda_property property;
-    void *primary; /* the device's context */
-    int device;
-    uint64_t total_bytes;
-};
-
-static int code_of(int result)
+int mt_cuda_code_of(int result)
 {
     if (result == MT_CUDA_SUCCESS)
         return MT_OK;
@@ -45,6 +35,21 @@ static void leave(const struct mt_pool_cuda *cuda, int mode)
     cuda->driver.capture_mode(&mode);
 }
 
+int mt_cuda_enter(const struct mt_pool_cuda *cuda, int *code)
+{
+    int mode = enter(cuda);
+    *code = mt_cuda_code_of(cuda->driver.context_push(cuda->primary));
+    return mode;
+}
+
+void mt_cuda_leave(const struct mt_pool_cuda *cuda, int mode, int code)
+{
+    void *popped;
+    if (code == MT_OK)
+        cuda->driver.context_pop(&popped);
+    leave(cuda, mode);
+}
+
 static int reserve(void *context, uint64_t bytes, uint64_t *address)
 {
     struct mt_pool_cuda *cuda = context;
@@ -52,7 +57,7 @@ static int reserve(void *context, uint64_t bytes, uint64_t *address)
     int result =
         cuda->driver.reserve(address, (size_t)bytes, (size_t)cuda->backend.page_bytes, 0, 0);
     leave(cuda, mode);
-    return code_of(result);
+    return mt_cuda_code_of(result);
 }
 
 static void unreserve(void *context, uint64_t address, uint64_t bytes)
@@ -71,7 +76,7 @@ static int create(void *context, uint64_t *page)
     int result = cuda->driver.create(&handle, (size_t)cuda->backend.page_bytes, &cuda->property, 0);
     leave(cuda, mode);
     *page = handle;
-    return code_of(result);
+    return mt_cuda_code_of(result);
 }
 
 static void destroy(void *context, uint64_t page)
@@ -88,7 +93,7 @@ static int attach(void *context, uint64_t address, uint64_t page)
     int mode = enter(cuda);
     int result = cuda->driver.map(address, (size_t)cuda->backend.page_bytes, 0, page, 0);
     leave(cuda, mode);
-    return code_of(result);
+    return mt_cuda_code_of(result);
 }
 
 static int enable(void *context, uint64_t address, uint64_t bytes)
@@ -98,7 +103,7 @@ static int enable(void *context, uint64_t address, uint64_t bytes)
     int mode = enter(cuda);
     int result = cuda->driver.set_access(address, (size_t)bytes, &access, 1);
     leave(cuda, mode);
-    return code_of(result);
+    return mt_cuda_code_of(result);
 }
 
 static int detach(void *context, uint64_t address, uint64_t page)
@@ -108,7 +113,7 @@ static int detach(void *context, uint64_t address, uint64_t page)
     int mode = enter(cuda);
     int result = cuda->driver.unmap(address, (size_t)cuda->backend.page_bytes);
     leave(cuda, mode);
-    return code_of(result);
+    return mt_cuda_code_of(result);
 }
 
 /* Records an event on a stream. With the device's context current. */
@@ -120,24 +125,23 @@ static int record_here(const struct mt_cuda_driver *driver, void *stream, void *
         return MT_EUNSUPPORTED;
     result = driver->event_create(event, NO_TIMING);
     if (result != MT_CUDA_SUCCESS)
-        return code_of(result);
+        return mt_cuda_code_of(result);
     result = driver->event_record(*event, stream);
     if (result != MT_CUDA_SUCCESS)
         driver->event_destroy(*event);
-    return code_of(result);
+    return mt_cuda_code_of(result);
 }
 
 static int record(void *context, uint64_t stream, uint64_t *event)
 {
     struct mt_pool_cuda *cuda = context;
-    void *made = NULL, *popped;
-    int mode = enter(cuda);
-    int code = code_of(cuda->driver.context_push(cuda->primary));
-    if (code == MT_OK) {
+    void *made = NULL;
+    int entered;
+    int mode = mt_cuda_enter(cuda, &entered);
+    int code = entered;
+    if (code == MT_OK)
         code = record_here(&cuda->driver, (void *)(uintptr_t)stream, &made);
-        cuda->driver.context_pop(&popped);
-    }
-    leave(cuda, mode);
+    mt_cuda_leave(cuda, mode, entered);
     *event = (uint64_t)(uintptr_t)made;
     return code;
 }
@@ -160,6 +164,19 @@ static void forget(void *context, uint64_t event)
     cuda->driver.event_destroy((void *)(uintptr_t)event);
 }
 
+static int copy(void *context, uint64_t address, void *host, uint64_t bytes, int is_back)
+{
+    struct mt_pool_cuda *cuda = context;
+    int entered;
+    int mode = mt_cuda_enter(cuda, &entered);
+    int code = entered;
+    if (code == MT_OK)
+        code = mt_cuda_code_of(is_back ? cuda->driver.copy_in(address, host, (size_t)bytes)
+                                       : cuda->driver.copy_out(host, address, (size_t)bytes));
+    mt_cuda_leave(cuda, mode, entered);
+    return code;
+}
+
 /* Finds the device, what a page of it may be, and its context. */
 static int open_device(struct mt_pool_cuda *cuda, int ordinal, uint64_t page_bytes)
 {
@@ -176,14 +193,14 @@ static int open_device(struct mt_pool_cuda *cuda, int ordinal, uint64_t page_byt
         return MT_EUNSUPPORTED;
     if (page_bytes % least)
         return MT_EARG;
-    return code_of(driver->context_retain(&cuda->primary, cuda->device));
+    return mt_cuda_code_of(driver->context_retain(&cuda->primary, cuda->device));
 }
 
-int mt_pool_cuda_create_over(const struct mt_cuda_driver *driver, int device, uint64_t page_bytes,
-                             struct mt_pool_cuda **cuda, struct mt_error *error)
+int mt_cuda_device_make(const struct mt_cuda_driver *driver, int device, uint64_t page_bytes,
+                        struct mt_pool_cuda **cuda, struct mt_error *error)
 {
     if (!page_bytes)
-        page_bytes = PAGE_BYTES;
+        page_bytes = MT_CUDA_PAGE_BYTES;
     if (page_bytes & (page_bytes - 1) || page_bytes > MOST_PAGE_BYTES || device < 0)
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
                        "a page of a device is a power of two of at most 1 GiB");
@@ -199,17 +216,28 @@ int mt_pool_cuda_create_over(const struct mt_cuda_driver *driver, int device, ui
     }
     made->backend = (struct mt_pool_backend){.context = made,
                                              .page_bytes = page_bytes,
-                                             .reserve = reserve,
-                                             .unreserve = unreserve,
-                                             .create = create,
-                                             .destroy = destroy,
-                                             .attach = attach,
-                                             .enable = enable,
-                                             .detach = detach,
                                              .record = record,
                                              .query = query,
-                                             .forget = forget};
+                                             .forget = forget,
+                                             .copy = copy};
     *cuda = made;
+    return MT_OK;
+}
+
+int mt_pool_cuda_create_over(const struct mt_cuda_driver *driver, int device, uint64_t page_bytes,
+                             struct mt_pool_cuda **cuda, struct mt_error *error)
+{
+    int code = mt_cuda_device_make(driver, device, page_bytes, cuda, error);
+    if (code != MT_OK)
+        return code;
+    struct mt_pool_backend *backend = &(*cuda)->backend;
+    backend->reserve = reserve;
+    backend->unreserve = unreserve;
+    backend->create = create;
+    backend->destroy = destroy;
+    backend->attach = attach;
+    backend->enable = enable;
+    backend->detach = detach;
     return MT_OK;
 }
 
@@ -226,6 +254,7 @@ void mt_pool_cuda_destroy(struct mt_pool_cuda *cuda)
 {
     if (!cuda)
         return;
+    mt_cuda_ordered_finish(cuda);
     cuda->driver.context_release(cuda->device);
     free(cuda);
 }

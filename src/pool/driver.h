@@ -32,6 +32,16 @@ struct mt_cuda_property {
     unsigned char reserved[4];
 };
 
+struct mt_cuda_pool_property {
+    int type; /* 1: memory that is never paged out */
+    int handle_types;
+    struct mt_cuda_location location;
+    void *security;
+    size_t max_bytes; /* 0: as the system allows */
+    unsigned short usage;
+    unsigned char reserved[54];
+};
+
 struct mt_cuda_access {
     struct mt_cuda_location location;
     int flags; /* 3: read and write */
@@ -64,6 +74,19 @@ struct mt_cuda_driver {
     int (*event_destroy)(void *event);
     int (*capture_mode)(int *mode);
     int (*is_capturing)(void *stream, int *status);
+    int (*copy_out)(void *host, uint64_t address, size_t bytes);
+    int (*copy_in)(uint64_t address, const void *host, size_t bytes);
+    int (*host_alloc)(void **address, size_t bytes, unsigned flags);
+    int (*host_free)(void *address);
+    int (*stream_create)(void **stream, unsigned flags);
+    int (*stream_wait)(void *stream);
+    int (*stream_destroy)(void *stream);
+    /* Since version 11.2; NULL where the driver is older. */
+    int (*pool_create)(void **pool, const struct mt_cuda_pool_property *property);
+    int (*pool_destroy)(void *pool);
+    int (*pool_alloc)(uint64_t *address, size_t bytes, void *pool, void *stream);
+    int (*pool_free)(uint64_t address, void *stream);
+    int (*pool_trim)(void *pool, size_t keep_bytes);
 };
 
 /* Opens a driver's library by its name or path and finds the functions. Errors: MT_ENOTFOUND,
@@ -73,5 +96,11 @@ int mt_cuda_driver_open(const char *name, struct mt_cuda_driver *driver, struct 
 /* mt_pool_cuda_create() over a driver's functions, which are copied. */
 int mt_pool_cuda_create_over(const struct mt_cuda_driver *driver, int device, uint64_t page_bytes,
                              struct mt_pool_cuda **cuda, struct mt_error *error);
+
+/* mt_pool_cuda_pinned_create() and mt_pool_cuda_ordered_create() in the same way. */
+int mt_cuda_pinned_over(const struct mt_cuda_driver *driver, int device, struct mt_pool_cuda **cuda,
+                        struct mt_error *error);
+int mt_cuda_ordered_over(const struct mt_cuda_driver *driver, int device,
+                         struct mt_pool_cuda **cuda, struct mt_error *error);
 
 #endif

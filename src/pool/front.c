@@ -21,22 +21,35 @@ static struct {
 /* Gives back the youngest blocks of a class until `keep` are left. With the pool's lock. */
 static void empty(struct mt_pool *pool, struct mt_pool_front *front, unsigned key, unsigned keep)
 {
-    while (front->n[key] > keep) {
-        mt_pool_free_locked(pool, front->addresses[key][--front->n[key]]);
-        mt_pool_add(&front->bytes, -((key + 1) * (uint64_t)MT_POOL_ALIGN));
+    unsigned n = atomic_load_explicit(&front->n[key], memory_order_relaxed);
+    while (n > keep) {
+        mt_pool_free_locked(pool, front->addresses[key][--n]);
+        atomic_store_explicit(&front->n[key], (uint8_t)n, memory_order_relaxed);
     }
 }
 
-/* Takes the large block that the thread keeps back into the pool. 1 where there was one. With the
- * pool's lock. */
+/* Takes the large blocks that a thread keeps back into the pool, from whatever thread. 1 where
+ * there were any. With the pool's lock. */
 static int empty_large(struct mt_pool *pool, struct mt_pool_front *front)
 {
-    uint64_t large = 0;
-    if (atomic_load_explicit(&front->large_address, memory_order_relaxed))
-        large = atomic_exchange_explicit(&front->large_address, 0, memory_order_acq_rel);
-    if (large)
-        mt_pool_free_locked(pool, large);
-    return large != 0;
+    int any = 0;
+    for (unsigned i = 0; i < MT_POOL_FEW; i++) {
+        uint64_t large = 0;
+        if (mt_pool_read(&front->large_addresses[i]))
+            large = atomic_exchange_explicit(&front->large_addresses[i], 0, memory_order_acq_rel);
+        if (large)
+            mt_pool_free_locked(pool, large);
+        any |= large != 0;
+    }
+    return any;
+}
+
+/* The same of the calling thread's own, which knows then that it has none. */
+static void empty_own_large(struct mt_pool *pool, struct mt_pool_front *front)
+{
+    if (front->n_large)
+        empty_large(pool, front);
+    front->n_large = 0;
 }
 
 int mt_pool_front_reclaim(struct mt_pool *pool)
@@ -50,13 +63,13 @@ int mt_pool_front_reclaim(struct mt_pool *pool)
 void mt_pool_front_put_back(struct mt_pool *pool)
 {
     if (mt_pool_mine.last.id == pool->id)
-        empty_large(pool, mt_pool_mine.last.front);
+        empty_own_large(pool, mt_pool_mine.last.front);
 }
 
 static void empty_all(struct mt_pool *pool, struct mt_pool_front *front)
 {
     pthread_mutex_lock(&pool->lock);
-    empty_large(pool, front);
+    empty_own_large(pool, front);
     for (unsigned key = 0; key < MT_POOL_CLASSES; key++)
         empty(pool, front, key, 0);
     front->flush = atomic_load(&pool->flush);
@@ -110,6 +123,7 @@ int mt_pool_front_init(struct mt_pool *pool)
     }
     pthread_mutex_lock(&process.lock);
     pool->id = ++process.last_id;
+    atomic_store(&pool->front_id, pool->id);
     pool->next = process.pools;
     process.pools = pool;
     pthread_mutex_unlock(&process.lock);
@@ -172,7 +186,6 @@ static struct mt_pool_front *make_front(struct mt_pool *pool)
         if (front)
             pool->unused_fronts = front->next_unused;
         else if ((front = calloc(1, sizeof *front))) {
-            front->large_key = MT_POOL_NO_KEY;
             pthread_mutex_lock(&pool->lock);
             front->next = pool->fronts;
             pool->fronts = front;
@@ -214,7 +227,8 @@ int mt_pool_front_take(struct mt_pool *pool, uint64_t bytes, uint64_t *address)
     return 0;
 }
 
-/* The large block that the thread keeps goes back, and this one comes in its place. */
+/* The large blocks that the thread keeps go back where they are many, and this one comes instead.
+ */
 static int keep_large(struct mt_pool *pool, uint64_t address)
 {
     const _Atomic uint32_t *entry = mt_pool_large_entry(pool, address);
@@ -224,20 +238,44 @@ static int keep_large(struct mt_pool *pool, uint64_t address)
     struct mt_pool_front *front = units ? front_of(pool, 1) : NULL;
     if (!front)
         return 0;
-    pthread_mutex_lock(&pool->lock);
-    empty_large(pool, front);
-    pthread_mutex_unlock(&pool->lock);
+    if (front->n_large == MT_POOL_FEW) {
+        pthread_mutex_lock(&pool->lock);
+        empty_own_large(pool, front);
+        pthread_mutex_unlock(&pool->lock);
+    }
     return mt_pool_front_push(pool, address);
 }
 
-/* Gives half of each class back that is full, or of all where they are too much together. */
-static void make_room(struct mt_pool *pool, struct mt_pool_front *front)
+/* Gives half of each class back, which has room for what it keeps then and no more. */
+static void shrink(struct mt_pool *pool, struct mt_pool_front *front)
 {
+    front->granted_bytes = 0;
+    for (unsigned key = 0; key < MT_POOL_CLASSES; key++) {
+        unsigned n = atomic_load_explicit(&front->n[key], memory_order_relaxed) / 2u;
+        empty(pool, front, key, n);
+        front->room[key] = (uint8_t)n;
+        front->granted_bytes += n * (key + 1) * (uint64_t)MT_POOL_ALIGN;
+    }
+}
+
+/* Makes room for one more of a class: the double of what it had, while all are within bounds. */
+static void make_room(struct mt_pool *pool, struct mt_pool_front *front, unsigned key)
+{
+    uint64_t each = (key + 1) * (uint64_t)MT_POOL_ALIGN;
     pthread_mutex_lock(&pool->lock);
-    int all = mt_pool_read(&front->bytes) > MT_POOL_MOST - MT_POOL_CLASSES * MT_POOL_ALIGN;
-    for (unsigned key = 0; key < MT_POOL_CLASSES; key++)
-        if (all || front->n[key] == MT_POOL_DEPTH)
-            empty(pool, front, key, front->n[key] / 2u);
+    if (front->room[key] == MT_POOL_DEPTH)
+        empty(pool, front, key, MT_POOL_DEPTH / 2);
+    else {
+        unsigned more = front->room[key] ? front->room[key] : 1;
+        if (more > MT_POOL_DEPTH - front->room[key])
+            more = MT_POOL_DEPTH - front->room[key];
+        if (front->granted_bytes + more * each > MT_POOL_MOST) {
+            shrink(pool, front);
+            more = 1;
+        }
+        front->room[key] = (uint8_t)(front->room[key] + more);
+        front->granted_bytes += more * each;
+    }
     pthread_mutex_unlock(&pool->lock);
 }
 
@@ -256,7 +294,7 @@ int mt_pool_front_keep(struct mt_pool *pool, uint64_t address)
         empty_all(pool, front);
     if (mt_pool_front_push(pool, address))
         return 1;
-    make_room(pool, front);
+    make_room(pool, front, units - 1);
     return mt_pool_front_push(pool, address);
 }
 
@@ -293,9 +331,15 @@ void mt_pool_front_count(struct mt_pool *pool, struct mt_pool_stats *stats)
 {
     for (struct mt_pool_front *front = pool->fronts; front; front = front->next) {
         uint64_t taken = mt_pool_read(&front->n_taken);
-        uint64_t large = mt_pool_read(&front->large_address);
-        const struct mt_pool_block *block = large ? mt_pool_table_find(&pool->live, large) : NULL;
-        stats->front_bytes += mt_pool_read(&front->bytes) + (block ? block->size_bytes : 0);
+        for (unsigned i = 0; i < MT_POOL_FEW; i++) {
+            uint64_t large = mt_pool_read(&front->large_addresses[i]);
+            const struct mt_pool_block *block =
+                large ? mt_pool_table_find(&pool->live, large) : NULL;
+            stats->front_bytes += block ? block->size_bytes : 0;
+        }
+        for (unsigned key = 0; key < MT_POOL_CLASSES; key++)
+            stats->front_bytes += atomic_load_explicit(&front->n[key], memory_order_relaxed) *
+                                  (key + 1) * (uint64_t)MT_POOL_ALIGN;
         stats->n_allocations += taken;
         stats->n_hits += taken;
         stats->n_front_hits += taken;

@@ -1,32 +1,35 @@
 /* SPDX-License-Identifier: MIT */
-/* What a thread keeps: blocks up to 64 KiB that it gave back, by exact size, and the larger one
- * that it gave back last. Taking them again needs no lock. Tables, with an entry for each 512 bytes
- * of an arena, say how large a block of stream 0 is that was handed out, so that giving one back
- * looks at one place. */
+/* What a thread keeps: blocks up to 64 KiB that it gave back, by exact size, and the last few
+ * larger ones. Taking them again needs no lock. Tables, with an entry for each 512 bytes of an
+ * arena, say how large a block of stream 0 is that was handed out, so that giving one back looks at
+ * one place. */
 #ifndef MT_POOL_FRONT_H
 #define MT_POOL_FRONT_H
 
 #include "pool/pool.h"
 
 #define MT_POOL_CLASSES 128 /* by key: a size in units of MT_POOL_ALIGN, less one */
-#define MT_POOL_DEPTH   16
+#define MT_POOL_DEPTH   16u
 #define MT_POOL_SLOTS   8                   /* pools that a thread keeps blocks of */
 #define MT_POOL_MOST    ((uint64_t)1 << 20) /* bytes of small blocks that a thread keeps */
 #define MT_POOL_KEPT    255u                /* in the table of small blocks: with a thread */
 #define MT_POOL_WITH    0x80000000u         /* added in the table of large ones: with a thread */
-#define MT_POOL_NO_KEY  UINT64_MAX
+#define MT_POOL_FEW     8u                  /* large blocks that a thread keeps */
 
-/* The owner alone writes, but that anyone with the pool's lock may take large_address. The counts
- * may be read by others. */
+/* The owner alone writes, but that anyone with the pool's lock may take a large address. The counts
+ * may be read by others. Invariants: n[i] <= room[i] <= MT_POOL_DEPTH; granted_bytes is the sum of
+ * what the rooms are for, and no more than MT_POOL_MOST. */
 struct mt_pool_front {
     _Atomic uint64_t n_taken, n_kept;
-    _Atomic uint64_t bytes;            /* of the lists below */
-    uint64_t large_key;                /* of the large block that was kept last */
-    _Atomic uint64_t large_address;    /* 0: none, or someone took it */
-    uint64_t flush;                    /* the pool's when it was last emptied for it */
-    struct mt_pool_front *next;        /* of the pool's */
-    struct mt_pool_front *next_unused; /* whose thread has ended */
-    uint8_t n[MT_POOL_CLASSES];
+    unsigned n_large; /* of the two below; the youngest is the last */
+    uint64_t large_keys[MT_POOL_FEW];
+    _Atomic uint64_t large_addresses[MT_POOL_FEW]; /* 0: someone took it */
+    uint64_t flush;                                /* the pool's when it was last emptied for it */
+    struct mt_pool_front *next;                    /* of the pool's */
+    struct mt_pool_front *next_unused;             /* whose thread has ended */
+    uint64_t granted_bytes;
+    uint8_t room[MT_POOL_CLASSES];
+    _Atomic uint8_t n[MT_POOL_CLASSES];
     uint64_t addresses[MT_POOL_CLASSES][MT_POOL_DEPTH];
 };
 
@@ -60,7 +63,7 @@ static inline void mt_pool_add(_Atomic uint64_t *value, uint64_t more)
 static inline uint64_t mt_pool_place(const struct mt_pool_arena *arena, uint64_t address)
 {
     uint64_t offset = address - arena->base;
-    return offset / MT_POOL_ALIGN | offset % MT_POOL_ALIGN * (UINT64_MAX / MT_POOL_ALIGN + 1);
+    return offset >> MT_POOL_ALIGN_BITS | offset << (64 - MT_POOL_ALIGN_BITS);
 }
 
 /* The small table's entry for an address; NULL where it has none. */
@@ -77,36 +80,68 @@ static inline _Atomic uint32_t *mt_pool_large_entry(const struct mt_pool *pool, 
     return at < pool->n_sizes ? &pool->sizes[at] : NULL;
 }
 
+/* The same of large blocks. Anyone with the pool's lock may take one meanwhile. */
+static inline int mt_pool_front_pop_large(struct mt_pool *pool, struct mt_pool_front *front,
+                                          uint64_t key, uint64_t *address)
+{
+    for (unsigned i = front->n_large; i-- > 0;) {
+        if (front->large_keys[i] != key)
+            continue;
+        uint64_t large =
+            atomic_exchange_explicit(&front->large_addresses[i], 0, memory_order_acq_rel);
+        unsigned last = --front->n_large;
+        if (i != last) {
+            front->large_keys[i] = front->large_keys[last];
+            atomic_store_explicit(
+                &front->large_addresses[i],
+                atomic_exchange_explicit(&front->large_addresses[last], 0, memory_order_acq_rel),
+                memory_order_release);
+        }
+        if (!large)
+            continue;
+        atomic_store_explicit(&pool->sizes[mt_pool_place(&pool->arenas[MT_POOL_LARGE], large)],
+                              (uint32_t)(key + 1), memory_order_relaxed);
+        mt_pool_add(&front->n_taken, 1);
+        *address = large;
+        return 1;
+    }
+    return 0;
+}
+
 /* 1 and a block of the size for `bytes` that the calling thread keeps, or 0. */
 static inline int mt_pool_front_pop(struct mt_pool *pool, uint64_t bytes, uint64_t *address)
 {
     struct mt_pool_front *front = mt_pool_mine.last.front;
     uint64_t key = (bytes - 1) / MT_POOL_ALIGN; /* no block has that of 0 bytes */
-    if (mt_pool_mine.last.id != pool->id)
+    if (mt_pool_mine.last.id != mt_pool_read(&pool->front_id))
         return 0;
-    if (key < MT_POOL_CLASSES) {
-        unsigned n = front->n[key];
-        if (!n)
-            return 0;
-        uint64_t small = front->addresses[key][n - 1];
-        front->n[key] = (uint8_t)(n - 1);
-        mt_pool_add(&front->bytes, -((key + 1) * MT_POOL_ALIGN));
-        mt_pool_add(&front->n_taken, 1);
-        atomic_store_explicit(&pool->classes[mt_pool_place(&pool->arenas[MT_POOL_SMALL], small)],
-                              (uint8_t)(key + 1), memory_order_relaxed);
-        *address = small;
-        return 1;
-    }
-    if (front->large_key != key)
+    if (key >= MT_POOL_CLASSES)
+        return mt_pool_front_pop_large(pool, front, key, address);
+    unsigned n = atomic_load_explicit(&front->n[key], memory_order_relaxed);
+    if (!n)
         return 0;
-    uint64_t large = atomic_exchange_explicit(&front->large_address, 0, memory_order_acq_rel);
-    front->large_key = MT_POOL_NO_KEY;
-    if (!large)
-        return 0;
-    atomic_store_explicit(&pool->sizes[mt_pool_place(&pool->arenas[MT_POOL_LARGE], large)],
-                          (uint32_t)(key + 1), memory_order_relaxed);
+    uint64_t small = front->addresses[key][n - 1];
+    atomic_store_explicit(&front->n[key], (uint8_t)(n - 1), memory_order_relaxed);
+    atomic_store_explicit(&pool->classes[mt_pool_place(&pool->arenas[MT_POOL_SMALL], small)],
+                          (uint8_t)(key + 1), memory_order_relaxed);
     mt_pool_add(&front->n_taken, 1);
-    *address = large;
+    *address = small;
+    return 1;
+}
+
+static inline int mt_pool_front_push_large(struct mt_pool *pool, struct mt_pool_front *front,
+                                           uint64_t address)
+{
+    uint64_t at = mt_pool_place(&pool->arenas[MT_POOL_LARGE], address);
+    if (at >= pool->n_sizes || front->n_large == MT_POOL_FEW)
+        return 0;
+    uint32_t units = atomic_load_explicit(&pool->sizes[at], memory_order_relaxed);
+    if (!units || units & MT_POOL_WITH)
+        return 0;
+    atomic_store_explicit(&pool->sizes[at], units | MT_POOL_WITH, memory_order_relaxed);
+    front->large_keys[front->n_large] = units - 1;
+    mt_pool_add(&front->n_kept, 1);
+    atomic_store_explicit(&front->large_addresses[front->n_large++], address, memory_order_release);
     return 1;
 }
 
@@ -115,33 +150,20 @@ static inline int mt_pool_front_push(struct mt_pool *pool, uint64_t address)
 {
     struct mt_pool_front *front = mt_pool_mine.last.front;
     uint64_t at = mt_pool_place(&pool->arenas[MT_POOL_SMALL], address);
-    if (mt_pool_mine.last.id != pool->id)
+    if (mt_pool_mine.last.id != mt_pool_read(&pool->front_id))
         return 0;
-    if (at < pool->n_classes) {
-        unsigned units = atomic_load_explicit(&pool->classes[at], memory_order_relaxed);
-        if (!units || units == MT_POOL_KEPT)
-            return 0;
-        unsigned n = front->n[units - 1];
-        uint64_t bytes = mt_pool_read(&front->bytes) + units * MT_POOL_ALIGN;
-        if (n == MT_POOL_DEPTH || bytes > MT_POOL_MOST)
-            return 0;
-        front->addresses[units - 1][n] = address;
-        front->n[units - 1] = (uint8_t)(n + 1);
-        atomic_store_explicit(&front->bytes, bytes, memory_order_relaxed);
-        mt_pool_add(&front->n_kept, 1);
-        atomic_store_explicit(&pool->classes[at], (uint8_t)MT_POOL_KEPT, memory_order_relaxed);
-        return 1;
-    }
-    at = mt_pool_place(&pool->arenas[MT_POOL_LARGE], address);
-    if (at >= pool->n_sizes)
+    if (at >= pool->n_classes)
+        return mt_pool_front_push_large(pool, front, address);
+    unsigned units = atomic_load_explicit(&pool->classes[at], memory_order_relaxed);
+    if (!units || units == MT_POOL_KEPT)
         return 0;
-    uint32_t units = atomic_load_explicit(&pool->sizes[at], memory_order_relaxed);
-    if (!units || units & MT_POOL_WITH || mt_pool_read(&front->large_address))
+    unsigned n = atomic_load_explicit(&front->n[units - 1], memory_order_relaxed);
+    if (n >= front->room[units - 1])
         return 0;
-    atomic_store_explicit(&pool->sizes[at], units | MT_POOL_WITH, memory_order_relaxed);
-    front->large_key = units - 1;
+    front->addresses[units - 1][n] = address;
+    atomic_store_explicit(&front->n[units - 1], (uint8_t)(n + 1), memory_order_relaxed);
+    atomic_store_explicit(&pool->classes[at], (uint8_t)MT_POOL_KEPT, memory_order_relaxed);
     mt_pool_add(&front->n_kept, 1);
-    atomic_store_explicit(&front->large_address, address, memory_order_release);
     return 1;
 }
 

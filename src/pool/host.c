@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <stddef.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "base/error.h"
@@ -77,6 +78,13 @@ static int detach(void *context, uint64_t address, uint64_t page)
                : mt_code_of_errno(errno);
 }
 
+static int copy(void *context, uint64_t address, void *host, uint64_t bytes, int is_back)
+{
+    (void)context;
+    memcpy(is_back ? pointer(address) : host, is_back ? host : pointer(address), (size_t)bytes);
+    return MT_OK;
+}
+
 const struct mt_pool_backend *mt_pool_host_backend(void)
 {
     static const struct mt_pool_backend backend = {.page_bytes = PAGE_BYTES,
@@ -86,6 +94,7 @@ const struct mt_pool_backend *mt_pool_host_backend(void)
                                                    .destroy = destroy,
                                                    .attach = attach,
                                                    .enable = enable,
-                                                   .detach = detach};
+                                                   .detach = detach,
+                                                   .copy = copy};
     return &backend;
 }

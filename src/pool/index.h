@@ -6,7 +6,8 @@
 
 #include <stdint.h>
 
-#define MT_POOL_ALIGN 512u
+#define MT_POOL_ALIGN_BITS 9
+#define MT_POOL_ALIGN      (1u << MT_POOL_ALIGN_BITS)
 
 /* What a block is. The order of addresses is kept over all of them. */
 enum mt_pool_state {
@@ -29,7 +30,8 @@ struct mt_pool_block {
     uint64_t batch;                        /* of its stream, when it was given back */
     struct mt_pool_uses *uses;             /* other streams, NULL where none */
     uint8_t state;
-    uint8_t is_large; /* which arena */
+    uint8_t arena;          /* which of the pool's */
+    uint8_t begins_segment; /* it joins nothing before it; see the backend's `take` */
 };
 
 #define MT_POOL_LEVELS 40 /* powers of two from MT_POOL_ALIGN on */

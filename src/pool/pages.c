@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-#define STEP_PART      64u                  /* growth is at least this part of what is held */
+#define STEP_PART      256u                 /* growth is at least this part of what is held */
 #define STEP_MOST      ((uint64_t)32 << 20) /* but no more than this */
 #define LEVEL_OF_BYTES 9                    /* of the index's first level */
 
@@ -26,7 +26,7 @@ static struct inside pages_inside(const struct mt_pool *pool, const struct mt_po
     return (struct inside){from, to > from ? (to - from) / page : 0};
 }
 
-static int ensure_spare_room(struct mt_pool *pool, uint64_t n)
+int mt_pool_spare_ensure(struct mt_pool *pool, uint64_t n)
 {
     struct mt_pool_spare *spare = &pool->spare;
     if (spare->room - spare->n >= n)
@@ -59,16 +59,19 @@ static void push_spare(struct mt_pool *pool, uint64_t page)
     pool->counts.spare_bytes += pool->backend.page_bytes;
 }
 
-static void tell(const struct mt_pool *pool, uint64_t address, int is_attached)
+void mt_pool_tell(const struct mt_pool *pool, uint64_t address, uint64_t bytes, int is_attached)
 {
     if (pool->options.on_page)
-        pool->options.on_page(pool->options.context, address, pool->backend.page_bytes,
-                              is_attached);
+        pool->options.on_page(pool->options.context, address, bytes, is_attached);
 }
 
-/* Detaches up to n pages from an address on; they become spare. How many were. */
-static uint64_t detach_run(struct mt_pool *pool, struct mt_pool_arena *arena, uint64_t address,
-                           uint64_t n)
+static void tell(const struct mt_pool *pool, uint64_t address, int is_attached)
+{
+    mt_pool_tell(pool, address, pool->backend.page_bytes, is_attached);
+}
+
+uint64_t mt_pool_run_detach(struct mt_pool *pool, struct mt_pool_arena *arena, uint64_t address,
+                            uint64_t n)
 {
     const struct mt_pool_backend *backend = &pool->backend;
     uint64_t first = (address - arena->base) / backend->page_bytes;
@@ -101,9 +104,8 @@ static void undo_attach(struct mt_pool *pool, struct mt_pool_arena *arena, uint6
     }
 }
 
-/* Attaches spare pages, of which there are enough, to n places from an address on. */
-static int attach_run(struct mt_pool *pool, struct mt_pool_arena *arena, uint64_t address,
-                      uint64_t n)
+int mt_pool_run_attach(struct mt_pool *pool, struct mt_pool_arena *arena, uint64_t address,
+                       uint64_t n)
 {
     const struct mt_pool_backend *backend = &pool->backend;
     uint64_t first = (address - arena->base) / backend->page_bytes;
@@ -132,10 +134,14 @@ static int attach_run(struct mt_pool *pool, struct mt_pool_arena *arena, uint64_
     return MT_OK;
 }
 
-/* The largest block, or nearly, that is free for everyone since before_tick and has a whole page.
- */
-static struct mt_pool_block *giver(struct mt_pool *pool, int arena, const struct mt_pool_block *but,
-                                   uint64_t before_tick)
+static int can_give(const struct mt_pool *pool, const struct mt_pool_block *block)
+{
+    return mt_pool_has_segments(pool) ? mt_pool_is_segment(block)
+                                      : pages_inside(pool, block).n != 0;
+}
+
+struct mt_pool_block *mt_pool_giver(struct mt_pool *pool, int arena,
+                                    const struct mt_pool_block *but, uint64_t before_tick)
 {
     const struct mt_pool_index *index = &pool->streams[0]->index[arena];
     int least = 63 - __builtin_clzll(pool->backend.page_bytes) - LEVEL_OF_BYTES;
@@ -143,7 +149,7 @@ static struct mt_pool_block *giver(struct mt_pool *pool, int arena, const struct
         for (int part = MT_POOL_PARTS - 1; index->parts[level] && part >= 0; part--)
             for (struct mt_pool_block *block = index->lists[level][part]; block;
                  block = block->after)
-                if (block != but && block->freed_tick <= before_tick && pages_inside(pool, block).n)
+                if (block != but && block->freed_tick <= before_tick && can_give(pool, block))
                     return block;
     return NULL;
 }
@@ -151,16 +157,16 @@ static struct mt_pool_block *giver(struct mt_pool *pool, int arena, const struct
 /* Takes up to n pages from the end of a free block; a hole stays, which is noted. How many. */
 static uint64_t carve(struct mt_pool *pool, struct mt_pool_block *block, uint64_t n)
 {
-    struct mt_pool_arena *arena = &pool->arenas[block->is_large];
+    struct mt_pool_arena *arena = &pool->arenas[block->arena];
     struct inside inside = pages_inside(pool, block);
     uint64_t page = pool->backend.page_bytes;
     if (n > inside.n)
         n = inside.n;
     if (mt_pool_descriptors_ensure(&pool->descriptors, 2) != MT_OK ||
-        ensure_spare_room(pool, n) != MT_OK || ensure_hole_room(pool) != MT_OK)
+        mt_pool_spare_ensure(pool, n) != MT_OK || ensure_hole_room(pool) != MT_OK)
         return 0;
     uint64_t address = inside.address + (inside.n - n) * page;
-    n = detach_run(pool, arena, address, n);
+    n = mt_pool_run_detach(pool, arena, address, n);
     if (!n)
         return 0;
     mt_pool_take_free(pool, block);
@@ -183,9 +189,9 @@ static uint64_t carve(struct mt_pool *pool, struct mt_pool_block *block, uint64_
 static uint64_t steal(struct mt_pool *pool, const struct mt_pool_block *but, uint64_t n)
 {
     uint64_t got = 0;
-    for (int arena = MT_POOL_LARGE; arena >= MT_POOL_SMALL; arena--)
+    for (int arena = MT_POOL_ARENAS; arena-- > 0;)
         while (got < n) {
-            struct mt_pool_block *block = giver(pool, arena, but, UINT64_MAX);
+            struct mt_pool_block *block = mt_pool_giver(pool, arena, but, UINT64_MAX);
             uint64_t more = block ? carve(pool, block, n - got) : 0;
             if (!more)
                 break;
@@ -201,7 +207,7 @@ static void keep_holes(struct mt_pool *pool)
         struct mt_pool_block *hole = pool->holes[i];
         if (hole->state != MT_POOL_HOLE)
             continue; /* joined with one before */
-        struct mt_pool_arena *arena = &pool->arenas[hole->is_large];
+        struct mt_pool_arena *arena = &pool->arenas[hole->arena];
         while (hole->next && hole->next->state == MT_POOL_HOLE) {
             hole->next->state = MT_POOL_LIVE;
             mt_pool_arena_join(arena, &pool->descriptors, hole);
@@ -229,7 +235,7 @@ static void fill_holes(struct mt_pool *pool)
         struct mt_pool_block *hole = pool->holes[i];
         uint64_t n = hole->size_bytes / pool->backend.page_bytes;
         if (n > pool->spare.n ||
-            attach_run(pool, &pool->arenas[hole->is_large], hole->address, n) != MT_OK)
+            mt_pool_run_attach(pool, &pool->arenas[hole->arena], hole->address, n) != MT_OK)
             continue;
         mt_pool_put_free(pool, hole);
     }
@@ -241,7 +247,7 @@ static void fill_holes(struct mt_pool *pool)
     keep_holes(pool);
 }
 
-static int make_page(struct mt_pool *pool)
+int mt_pool_page_make(struct mt_pool *pool)
 {
     const struct mt_pool_backend *backend = &pool->backend;
     struct mt_pool_stats *counts = &pool->counts;
@@ -249,7 +255,7 @@ static int make_page(struct mt_pool *pool)
     uint64_t page;
     if (max && (counts->reserved_bytes > max || max - counts->reserved_bytes < backend->page_bytes))
         return MT_ELIMIT;
-    int code = ensure_spare_room(pool, 1);
+    int code = mt_pool_spare_ensure(pool, 1);
     if (code == MT_OK)
         code = backend->create(backend->context, &page);
     if (code != MT_OK)
@@ -281,7 +287,7 @@ static int gather(struct mt_pool *pool, const struct mt_pool_block *but, uint64_
         moved = steal(pool, but, n - pool->spare.n - below);
     int code = MT_OK;
     while (pool->spare.n < n && code == MT_OK)
-        code = make_page(pool);
+        code = mt_pool_page_make(pool);
     if (pool->spare.n < n)
         moved += steal(pool, but, n - pool->spare.n);
     if (pool->spare.n < n) {
@@ -302,7 +308,7 @@ static uint64_t make_step(struct mt_pool *pool, uint64_t n, uint64_t room)
     uint64_t below = pages_below_soft(pool);
     if (step <= n || step > room || step > below / 2)
         return n;
-    while (pool->spare.n < step && make_page(pool) == MT_OK)
+    while (pool->spare.n < step && mt_pool_page_make(pool) == MT_OK)
         ;
     return pool->spare.n >= step ? step : n;
 }
@@ -329,7 +335,7 @@ static int grow_in_hole(struct mt_pool *pool, struct mt_pool_arena *arena, uint6
         int code = mt_pool_descriptors_ensure(&pool->descriptors, 1);
         if (code == MT_OK)
             code = gather(pool, before, n);
-        if (code == MT_OK && (code = attach_run(pool, arena, hole->address, n)) != MT_OK)
+        if (code == MT_OK && (code = mt_pool_run_attach(pool, arena, hole->address, n)) != MT_OK)
             fill_holes(pool);
         if (code != MT_OK)
             return code;
@@ -360,6 +366,8 @@ int mt_pool_grow(struct mt_pool *pool, struct mt_pool_arena *arena, uint64_t siz
                  uint64_t stream, struct mt_pool_block **block)
 {
     uint64_t page = pool->backend.page_bytes;
+    if (mt_pool_has_segments(pool))
+        return mt_pool_segments_grow(pool, arena, size_bytes, block);
     struct mt_pool_block *last = compatible(arena->last, stream) ? arena->last : NULL;
     uint64_t have = last ? last->size_bytes : 0;
     if (have >= size_bytes) {
@@ -377,7 +385,7 @@ int mt_pool_grow(struct mt_pool *pool, struct mt_pool_arena *arena, uint64_t siz
         return code;
     uint64_t top = arena->base + arena->top_bytes;
     code = mt_pool_descriptors_ensure(&pool->descriptors, 1);
-    if (code != MT_OK || (code = attach_run(pool, arena, top, n)) != MT_OK) {
+    if (code != MT_OK || (code = mt_pool_run_attach(pool, arena, top, n)) != MT_OK) {
         fill_holes(pool);
         return code;
     }
@@ -392,7 +400,7 @@ int mt_pool_grow(struct mt_pool *pool, struct mt_pool_arena *arena, uint64_t siz
     return MT_OK;
 }
 
-static uint64_t destroy_spares(struct mt_pool *pool, uint64_t keep_bytes)
+uint64_t mt_pool_spare_return(struct mt_pool *pool, uint64_t keep_bytes)
 {
     uint64_t page = pool->backend.page_bytes, returned = 0;
     while (pool->spare.n && pool->counts.reserved_bytes > keep_bytes) {
@@ -408,15 +416,17 @@ static uint64_t destroy_spares(struct mt_pool *pool, uint64_t keep_bytes)
 uint64_t mt_pool_return_pages(struct mt_pool *pool, uint64_t keep_bytes, uint64_t before_tick)
 {
     uint64_t page = pool->backend.page_bytes;
-    uint64_t returned = destroy_spares(pool, keep_bytes);
-    for (int arena = MT_POOL_LARGE; arena >= MT_POOL_SMALL; arena--)
+    if (mt_pool_has_segments(pool))
+        return mt_pool_segments_return(pool, keep_bytes, before_tick);
+    uint64_t returned = mt_pool_spare_return(pool, keep_bytes);
+    for (int arena = MT_POOL_ARENAS; arena-- > 0;)
         while (pool->counts.reserved_bytes > keep_bytes) {
-            struct mt_pool_block *block = giver(pool, arena, NULL, before_tick);
+            struct mt_pool_block *block = mt_pool_giver(pool, arena, NULL, before_tick);
             uint64_t over = pool->counts.reserved_bytes - keep_bytes;
             if (!block || !carve(pool, block, (over + page - 1) / page))
                 break;
             keep_holes(pool);
-            returned += destroy_spares(pool, keep_bytes);
+            returned += mt_pool_spare_return(pool, keep_bytes);
         }
     return returned;
 }
@@ -424,6 +434,11 @@ uint64_t mt_pool_return_pages(struct mt_pool *pool, uint64_t keep_bytes, uint64_
 void mt_pool_release_all(struct mt_pool *pool)
 {
     const struct mt_pool_backend *backend = &pool->backend;
+    mt_pool_sleep_forget(pool);
+    if (mt_pool_has_segments(pool)) {
+        mt_pool_segments_release(pool);
+        return;
+    }
     for (int i = 0; i < MT_POOL_ARENAS; i++) {
         struct mt_pool_arena *arena = &pool->arenas[i];
         uint64_t n = arena->pages ? arena->size_bytes / backend->page_bytes : 0;
@@ -439,7 +454,7 @@ void mt_pool_release_all(struct mt_pool *pool)
             backend->unreserve(backend->context, arena->base, arena->size_bytes);
         free(arena->pages);
     }
-    destroy_spares(pool, 0);
+    mt_pool_spare_return(pool, 0);
     free(pool->spare.pages);
     free(pool->holes);
 }

@@ -45,26 +45,39 @@ static void complete_options(struct mt_pool *pool)
         options->now_ns = monotonic_ns;
 }
 
+/* Reserves an arena's addresses. */
+static int init_arena(struct mt_pool *pool, struct mt_pool_arena *arena)
+{
+    uint64_t bytes = pool->options.address_bytes;
+    if (arena->pages || mt_pool_has_segments(pool))
+        return MT_OK;
+    arena->pages = calloc((size_t)(bytes / pool->backend.page_bytes), sizeof *arena->pages);
+    if (!arena->pages)
+        return MT_ENOMEM;
+    int code = pool->backend.reserve(pool->backend.context, bytes, &arena->base);
+    if (code == MT_OK) {
+        arena->size_bytes = bytes;
+        return MT_OK;
+    }
+    free(arena->pages);
+    arena->pages = NULL;
+    return code;
+}
+
+/* The arena of what lives long is made when it is first asked for. */
 static int init_arenas(struct mt_pool *pool)
 {
-    for (int i = 0; i < MT_POOL_ARENAS; i++) {
-        struct mt_pool_arena *arena = &pool->arenas[i];
-        uint64_t bytes = pool->options.address_bytes;
-        arena->is_large = (uint8_t)i;
-        arena->pages = calloc((size_t)(bytes / pool->backend.page_bytes), sizeof *arena->pages);
-        if (!arena->pages)
-            return MT_ENOMEM;
-        int code = pool->backend.reserve(pool->backend.context, bytes, &arena->base);
-        if (code != MT_OK)
-            return code;
-        arena->size_bytes = bytes;
-    }
-    return MT_OK;
+    for (int i = 0; i < MT_POOL_ARENAS; i++)
+        pool->arenas[i].number = (uint8_t)i;
+    int code = init_arena(pool, &pool->arenas[MT_POOL_SMALL]);
+    return code == MT_OK ? init_arena(pool, &pool->arenas[MT_POOL_LARGE]) : code;
 }
 
 static int init(struct mt_pool *pool)
 {
     complete_options(pool);
+    if (mt_pool_has_segments(pool))
+        pool->options.no_front = 1;
     pool->tick_ns[0] = pool->options.now_ns(pool->options.context);
     int code = mt_pool_table_init(&pool->live);
     if (code == MT_OK && !mt_pool_stream_of(pool, 0, 1))
@@ -139,10 +152,10 @@ static struct mt_pool_block *find(struct mt_pool *pool, const struct mt_pool_are
                                   uint64_t size_bytes, uint64_t stream)
 {
     struct mt_pool_block *block =
-        mt_pool_index_find(&pool->streams[0]->index[arena->is_large], size_bytes);
+        mt_pool_index_find(&pool->streams[0]->index[arena->number], size_bytes);
     if (stream) {
         struct mt_pool_block *own = mt_pool_index_find(
-            &mt_pool_stream_of(pool, stream, 0)->index[arena->is_large], size_bytes);
+            &mt_pool_stream_of(pool, stream, 0)->index[arena->number], size_bytes);
         if (own && (!block || own->size_bytes <= block->size_bytes))
             block = own;
     }
@@ -158,7 +171,7 @@ static uint64_t hand_out(struct mt_pool *pool, struct mt_pool_block *block, uint
     block->state = MT_POOL_LIVE;
     if (block->size_bytes > size_bytes &&
         mt_pool_descriptors_ensure(&pool->descriptors, 1) == MT_OK)
-        mt_pool_put_free(pool, mt_pool_arena_cut(&pool->arenas[block->is_large], &pool->descriptors,
+        mt_pool_put_free(pool, mt_pool_arena_cut(&pool->arenas[block->arena], &pool->descriptors,
                                                  block, size_bytes));
     block->stream = stream;
     mt_pool_table_insert(&pool->live, block);
@@ -197,17 +210,33 @@ static int grow(struct mt_pool *pool, struct mt_pool_arena *arena, uint64_t size
     return code;
 }
 
-static int allocate_locked(struct mt_pool *pool, uint64_t size_bytes, uint64_t stream,
-                           uint64_t *address)
+struct request {
+    uint64_t size_bytes;
+    uint64_t stream;
+    unsigned hints;
+};
+
+static int allocate_locked(struct mt_pool *pool, const struct request *request, uint64_t *address)
 {
+    uint64_t size_bytes = request->size_bytes, stream = request->stream;
     struct mt_pool_arena *arena = &pool->arenas[size_bytes > MT_POOL_SMALL_BYTES];
+    if (pool->sleeps)
+        return MT_EBUSY;
     if (!mt_pool_stream_of(pool, stream, 1))
         return MT_ENOMEM;
+    if (request->hints & MT_POOL_LONG_LIVED) {
+        arena = &pool->arenas[MT_POOL_LONG];
+        int code = init_arena(pool, arena);
+        if (code != MT_OK)
+            return code;
+    }
     struct mt_pool_block *block = find(pool, arena, size_bytes, stream);
     if (!block && mt_pool_front_reclaim(pool))
         block = find(pool, arena, size_bytes, stream);
     if (!block && may_settle(pool, stream) && mt_pool_settle(pool, 0))
         block = find(pool, arena, size_bytes, stream);
+    if (!block && request->hints & MT_POOL_YIELDING && is_near(pool, size_bytes))
+        return MT_ELIMIT;
     if (!block && is_near(pool, size_bytes) && mt_pool_settle(pool, 1))
         block = find(pool, arena, size_bytes, stream);
     if (block) {
@@ -241,22 +270,24 @@ static uint64_t largest_free(const struct mt_pool *pool)
 }
 
 /* Nothing had room: threads' fronts are emptied, and the caller is asked to make some. */
-static int allocate_short(struct mt_pool *pool, uint64_t size_bytes, uint64_t stream,
-                          uint64_t *address, int code)
+static int allocate_short(struct mt_pool *pool, const struct request *request, uint64_t *address,
+                          int code)
 {
-    struct mt_pool_shortage shortage = {.requested_bytes = size_bytes};
+    struct mt_pool_shortage shortage = {.requested_bytes = request->size_bytes,
+                                        .hints = request->hints};
     atomic_fetch_add(&pool->flush, 1);
     for (; shortage.attempt <= ATTEMPTS; shortage.attempt++) {
         mt_pool_front_flush(pool);
         pthread_mutex_lock(&pool->lock);
-        code = allocate_locked(pool, size_bytes, stream, address);
+        code = allocate_locked(pool, request, address);
         shortage.reserved_bytes = pool->counts.reserved_bytes;
         shortage.free_bytes = pool->counts.free_bytes;
         shortage.largest_free_bytes = largest_free(pool);
         pthread_mutex_unlock(&pool->lock);
         if (code == MT_OK)
             return code;
-        if (shortage.attempt == ATTEMPTS || !pool->options.on_shortage ||
+        if (shortage.attempt == ATTEMPTS || request->hints & MT_POOL_YIELDING ||
+            !pool->options.on_shortage ||
             !pool->options.on_shortage(pool->options.context, &shortage))
             break;
     }
@@ -267,27 +298,37 @@ static int allocate_short(struct mt_pool *pool, uint64_t size_bytes, uint64_t st
 }
 
 static __attribute__((noinline)) int allocate(struct mt_pool *pool, uint64_t bytes, uint64_t stream,
-                                              uint64_t *address)
+                                              unsigned hints, uint64_t *address)
 {
     if (bytes > pool->options.address_bytes)
         return MT_ELIMIT;
-    uint64_t size_bytes = bytes ? up(bytes, MT_POOL_ALIGN) : MT_POOL_ALIGN;
-    if (stream == 0 && mt_pool_front_take(pool, size_bytes, address))
+    struct request request = {bytes ? up(bytes, MT_POOL_ALIGN) : MT_POOL_ALIGN, stream, hints};
+    if (!stream && !hints && mt_pool_front_take(pool, request.size_bytes, address))
         return MT_OK;
     if (stream && !pool->backend.record)
         return MT_EARG;
     pthread_mutex_lock(&pool->lock);
-    mt_pool_front_put_back(pool);
-    int code = allocate_locked(pool, size_bytes, stream, address);
+    if (request.size_bytes > MT_POOL_SMALL_BYTES)
+        mt_pool_front_put_back(pool);
+    int code = allocate_locked(pool, &request, address);
     pthread_mutex_unlock(&pool->lock);
-    return code == MT_OK ? code : allocate_short(pool, size_bytes, stream, address, code);
+    return code == MT_OK || code == MT_EBUSY ? code : allocate_short(pool, &request, address, code);
 }
 
 int mt_pool_allocate(struct mt_pool *pool, uint64_t bytes, uint64_t stream, uint64_t *address)
 {
     if (!stream && mt_pool_front_pop(pool, bytes, address))
         return MT_OK;
-    return allocate(pool, bytes, stream, address);
+    return allocate(pool, bytes, stream, 0, address);
+}
+
+int mt_pool_allocate_hinted(struct mt_pool *pool, uint64_t bytes, uint64_t stream, unsigned hints,
+                            uint64_t *address)
+{
+    if (hints & ~(unsigned)(MT_POOL_LONG_LIVED | MT_POOL_YIELDING))
+        return MT_EARG;
+    return hints ? allocate(pool, bytes, stream, hints, address)
+                 : mt_pool_allocate(pool, bytes, stream, address);
 }
 
 int mt_pool_free_locked(struct mt_pool *pool, uint64_t address)
@@ -401,7 +442,7 @@ uint64_t mt_pool_trim(struct mt_pool *pool, uint64_t keep_bytes)
     pthread_mutex_lock(&pool->lock);
     mt_pool_front_reclaim(pool);
     mt_pool_settle(pool, 0);
-    uint64_t bytes = mt_pool_return_pages(pool, keep_bytes, UINT64_MAX);
+    uint64_t bytes = pool->sleeps ? 0 : mt_pool_return_pages(pool, keep_bytes, UINT64_MAX);
     pthread_mutex_unlock(&pool->lock);
     return bytes;
 }
@@ -421,7 +462,7 @@ uint64_t mt_pool_tick(struct mt_pool *pool)
     while (next && pool->tick - next < MT_POOL_TICKS - 1 &&
            (now < age || pool->tick_ns[next % MT_POOL_TICKS] > now - age))
         next--;
-    uint64_t bytes = next ? mt_pool_return_pages(pool, 0, next - 1) : 0;
+    uint64_t bytes = next && !pool->sleeps ? mt_pool_return_pages(pool, 0, next - 1) : 0;
     pthread_mutex_unlock(&pool->lock);
     return bytes;
 }
@@ -431,8 +472,8 @@ void mt_pool_stats_read(struct mt_pool *pool, struct mt_pool_stats *stats)
     pthread_mutex_lock(&pool->lock);
     *stats = pool->counts;
     stats->largest_free_bytes = largest_free(pool);
-    stats->address_bytes_used =
-        pool->arenas[MT_POOL_SMALL].top_bytes + pool->arenas[MT_POOL_LARGE].top_bytes;
+    for (int i = 0; i < MT_POOL_ARENAS; i++)
+        stats->address_bytes_used += pool->arenas[i].top_bytes;
     mt_pool_front_count(pool, stats);
     pthread_mutex_unlock(&pool->lock);
 }

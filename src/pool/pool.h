@@ -12,7 +12,7 @@
 #define MT_POOL_MAX_USES    8u
 #define MT_POOL_TICKS       128u
 
-enum { MT_POOL_SMALL, MT_POOL_LARGE, MT_POOL_ARENAS };
+enum { MT_POOL_SMALL, MT_POOL_LARGE, MT_POOL_LONG, MT_POOL_ARENAS };
 
 /* The streams other than its own that a block was used on; once it is given back, the batch of each
  * that must be done. */
@@ -61,8 +61,10 @@ struct mt_pool {
      * tick_ns[t % MT_POOL_TICKS]; one lasts at least max_age_ns / (MT_POOL_TICKS / 2). */
     uint64_t tick;
     uint64_t tick_ns[MT_POOL_TICKS];
-    uint64_t id;          /* never used twice in a process */
-    struct mt_pool *next; /* of the process's pools */
+    int sleeps;
+    uint64_t id;               /* never used twice in a process */
+    _Atomic uint64_t front_id; /* the same while threads may take what they keep, else 0 */
+    struct mt_pool *next;      /* of the process's pools */
     struct mt_pool_front *fronts;
     struct mt_pool_front *unused_fronts;
     _Atomic uint64_t flush;   /* raised where threads shall empty their fronts */
@@ -96,6 +98,49 @@ int mt_pool_grow(struct mt_pool *pool, struct mt_pool_arena *arena, uint64_t siz
 uint64_t mt_pool_return_pages(struct mt_pool *pool, uint64_t keep_bytes, uint64_t before_tick);
 /* Detaches and gives back everything, at the end. */
 void mt_pool_release_all(struct mt_pool *pool);
+
+/* For the files that move pages: spare pages are made, attached, detached and given back. */
+
+/* Room for n more spare pages. */
+int mt_pool_spare_ensure(struct mt_pool *pool, uint64_t n);
+/* One more spare page, within max_bytes. */
+int mt_pool_page_make(struct mt_pool *pool);
+/* Attaches spare pages, of which there are enough, to n places from an address on. On failure none
+ * is. */
+int mt_pool_run_attach(struct mt_pool *pool, struct mt_pool_arena *arena, uint64_t address,
+                       uint64_t n);
+/* Detaches up to n pages from an address on; they become spare. How many were. */
+uint64_t mt_pool_run_detach(struct mt_pool *pool, struct mt_pool_arena *arena, uint64_t address,
+                            uint64_t n);
+/* Gives spare pages back until no more than keep_bytes are held. The bytes given back. */
+uint64_t mt_pool_spare_return(struct mt_pool *pool, uint64_t keep_bytes);
+/* The largest block, or nearly, that is free for everyone since before_tick and has something that
+ * can be given back: a whole page, or where memory comes in segments, a whole one. */
+struct mt_pool_block *mt_pool_giver(struct mt_pool *pool, int arena,
+                                    const struct mt_pool_block *but, uint64_t before_tick);
+/* Tells on_page. */
+void mt_pool_tell(const struct mt_pool *pool, uint64_t address, uint64_t bytes, int is_attached);
+
+/* segments.c: the same for a backend whose memory comes in segments. */
+
+static inline int mt_pool_has_segments(const struct mt_pool *pool)
+{
+    return pool->backend.take != NULL;
+}
+/* 1 where a free block is a whole segment. */
+static inline int mt_pool_is_segment(const struct mt_pool_block *block)
+{
+    return block->begins_segment && (!block->next || block->next->begins_segment);
+}
+int mt_pool_segments_grow(struct mt_pool *pool, struct mt_pool_arena *arena, uint64_t size_bytes,
+                          struct mt_pool_block **block);
+uint64_t mt_pool_segments_return(struct mt_pool *pool, uint64_t keep_bytes, uint64_t before_tick);
+void mt_pool_segments_release(struct mt_pool *pool);
+
+/* sleep.c */
+
+/* Forgets what a pool that sleeps has kept. */
+void mt_pool_sleep_forget(struct mt_pool *pool);
 
 /* pool.c */
 

@@ -18,6 +18,7 @@ struct stream {
 
 struct mt_pool_simulated {
     struct mt_pool_backend backend;
+    struct mt_pool_backend segments;
     uint64_t capacity_pages;
     uint64_t *at;          /* of each page: 0 not made, 1 attached nowhere, else its address */
     uint64_t first_unmade; /* no page before it is unmade */
@@ -106,6 +107,58 @@ static int detach(void *context, uint64_t address, uint64_t page)
     return MT_OK;
 }
 
+static int copy(void *context, uint64_t address, void *host, uint64_t bytes, int is_back)
+{
+    struct mt_pool_simulated *device = context;
+    uint64_t n = 0;
+    (void)host;
+    (void)is_back;
+    for (uint64_t i = 0; i < device->capacity_pages; i++)
+        n += device->at[i] >= address && device->at[i] < address + bytes;
+    return n == bytes / device->backend.page_bytes ? MT_OK : broken(device);
+}
+
+/* A segment is pages of the device in a row of addresses. */
+static int take(void *context, uint64_t bytes, uint64_t *address)
+{
+    struct mt_pool_simulated *device = context;
+    uint64_t page_bytes = device->backend.page_bytes, page;
+    if (!bytes || bytes % page_bytes)
+        return broken(device);
+    *address = device->next_address;
+    uint64_t at = *address;
+    for (; at < *address + bytes && create(device, &page) == MT_OK; at += page_bytes)
+        device->at[page] = at;
+    if (at < *address + bytes) {
+        for (uint64_t i = 0; i < device->capacity_pages; i++)
+            if (device->at[i] >= *address) {
+                device->at[i] = 1;
+                destroy(device, i);
+            }
+        return MT_ENOMEM;
+    }
+    device->next_address += bytes + page_bytes;
+    return MT_OK;
+}
+
+static void give(void *context, uint64_t address, uint64_t bytes)
+{
+    struct mt_pool_simulated *device = context;
+    uint64_t page_bytes = device->backend.page_bytes, n = 0, more = 0;
+    for (uint64_t i = 0; i < device->capacity_pages; i++) {
+        if (device->at[i] >= address && device->at[i] < address + bytes) {
+            device->at[i] = 1;
+            destroy(device, i);
+            n++;
+        }
+        /* A whole segment: another begins a page later at the earliest. */
+        more += device->at[i] == address + bytes ||
+                (device->at[i] > 1 && device->at[i] + page_bytes == address);
+    }
+    if (n != bytes / page_bytes || more)
+        broken(device);
+}
+
 static struct stream *stream_of(struct mt_pool_simulated *device, uint64_t stream)
 {
     for (size_t i = 0; i < device->n_streams; i++)
@@ -171,7 +224,15 @@ int mt_pool_simulated_create(uint64_t capacity_bytes, uint64_t page_bytes,
                                              .detach = detach,
                                              .record = record,
                                              .query = query,
-                                             .forget = forget};
+                                             .forget = forget,
+                                             .copy = copy};
+    made->segments = (struct mt_pool_backend){.context = made,
+                                              .page_bytes = page_bytes,
+                                              .record = record,
+                                              .query = query,
+                                              .forget = forget,
+                                              .take = take,
+                                              .give = give};
     *device = made;
     return MT_OK;
 }
@@ -189,6 +250,11 @@ uint64_t mt_pool_simulated_destroy(struct mt_pool_simulated *device)
 const struct mt_pool_backend *mt_pool_simulated_backend(struct mt_pool_simulated *device)
 {
     return &device->backend;
+}
+
+const struct mt_pool_backend *mt_pool_simulated_segments(struct mt_pool_simulated *device)
+{
+    return &device->segments;
 }
 
 void mt_pool_simulated_finish(struct mt_pool_simulated *device, uint64_t stream)

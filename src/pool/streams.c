@@ -31,14 +31,14 @@ struct mt_pool_stream *mt_pool_stream_of(struct mt_pool *pool, uint64_t stream, 
 
 static int joins(const struct mt_pool_block *a, const struct mt_pool_block *b, int any)
 {
-    return a && b && a->state == MT_POOL_FREE && b->state == MT_POOL_FREE &&
+    return a && b && !b->begins_segment && a->state == MT_POOL_FREE && b->state == MT_POOL_FREE &&
            (any || a->stream == b->stream);
 }
 
 static void take_from_index(struct mt_pool *pool, struct mt_pool_block *block)
 {
     struct mt_pool_stream *stream = mt_pool_stream_of(pool, block->stream, 0);
-    mt_pool_index_remove(&stream->index[block->is_large], block);
+    mt_pool_index_remove(&stream->index[block->arena], block);
     stream->n_free--;
 }
 
@@ -46,7 +46,7 @@ static void take_from_index(struct mt_pool *pool, struct mt_pool_block *block)
  * whatever order: then it is in that of the only stream that there is. */
 static struct mt_pool_block *put(struct mt_pool *pool, struct mt_pool_block *block, int any)
 {
-    struct mt_pool_arena *arena = &pool->arenas[block->is_large];
+    struct mt_pool_arena *arena = &pool->arenas[block->arena];
     uint64_t order = block->stream;
     block->state = MT_POOL_FREE;
     pool->counts.free_bytes += block->size_bytes;
@@ -63,7 +63,7 @@ static struct mt_pool_block *put(struct mt_pool *pool, struct mt_pool_block *blo
     }
     block->stream = order;
     struct mt_pool_stream *stream = mt_pool_stream_of(pool, order, 0);
-    mt_pool_index_insert(&stream->index[block->is_large], block);
+    mt_pool_index_insert(&stream->index[block->arena], block);
     stream->n_free++;
     return block;
 }

@@ -213,7 +213,7 @@ int mt_maps_copy(const struct mt_maps *maps, struct mt_maps *copy)
     return 0;
 }
 
-const struct mt_vma *mt_maps_find(const struct mt_maps *maps, uint64_t address)
+const struct mt_vma *mt_maps_at_or_after(const struct mt_maps *maps, uint64_t address)
 {
     size_t low = 0;
     size_t high = maps->n;
@@ -224,9 +224,15 @@ const struct mt_vma *mt_maps_find(const struct mt_maps *maps, uint64_t address)
         else
             high = middle;
     }
-    if (low == maps->n || maps->vmas[low].start > address)
+    return maps->vmas + low;
+}
+
+const struct mt_vma *mt_maps_find(const struct mt_maps *maps, uint64_t address)
+{
+    if (!maps->n)
         return NULL;
-    return &maps->vmas[low];
+    const struct mt_vma *vma = mt_maps_at_or_after(maps, address);
+    return vma < maps->vmas + maps->n && vma->start <= address ? vma : NULL;
 }
 
 uint64_t mt_field_bytes(const char *text, size_t length, const char *name)

@@ -46,6 +46,9 @@ void mt_maps_finish(struct mt_maps *maps);
 /* Makes *copy another of `maps`. Returns 0 or MT_ENOMEM. */
 int mt_maps_copy(const struct mt_maps *maps, struct mt_maps *copy);
 
+/* The first mapping that ends above `address`, or the end of the mappings. */
+const struct mt_vma *mt_maps_at_or_after(const struct mt_maps *maps, uint64_t address);
+
 /* The mapping that `address` lies in, or NULL. */
 const struct mt_vma *mt_maps_find(const struct mt_maps *maps, uint64_t address);
 

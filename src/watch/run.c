@@ -104,6 +104,7 @@ static void destroy(struct mt_run *run)
     free(run->scratch);
     free(run->directory);
     free(run->side);
+    free(run->group);
     free(run);
 }
 

@@ -82,6 +82,7 @@ struct mt_run {
     int pidfd; /* -1 where the kernel has none */
     int ended;
     int status;      /* as waitpid() gave it */
+    char *group;     /* as in struct mt_attach_options, or NULL */
     int is_attached; /* the program ran before us, and is not ours to wait for or to end */
     int has_recorder;
     int was_subreaper;

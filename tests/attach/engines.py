@@ -8,6 +8,7 @@ What attach derives from the server's words and the model's header is held again
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -21,8 +22,10 @@ MODULES = {"vllm": ["-m", "vllm.entrypoints.openai.api_server", "--model", "MODE
            "sglang": ["-m", "sglang.launch_server", "--model-path", "MODEL", "--load-format", "dummy", "--skip-tokenizer-init",
                       "--disable-cuda-graph"]}
 READY = {"vllm": "/health", "sglang": "/health"}
-# The server is recorded; what attaches to it sees the devices that it sees. All is ended by the server's own process id.
+# The server is recorded; what attaches to it sees the devices that it sees. All is ended by the server's own process id. A rehearsal
+# ends a server that it knows as soon as it is ready: so the words that start it are not among its own.
 BESIDE = """
+eval "set -- $WORDS"
 "$MEMTALLY" run -q -o "$FOLDER/recording" -- "$@" >"$FOLDER/log" 2>&1 &
 run=$!
 tries=0
@@ -68,10 +71,9 @@ def attach_to(memtally, name, python, folder):
     port = str(free_port())
     words = [model if word == "MODEL" else word for word in MODULES[name]]
     environment = dict(os.environ, MEMTALLY=memtally, FOLDER=folder, PORT=port, READY=READY[name], HF_HUB_OFFLINE="1",
-                       VLLM_NO_USAGE_STATS="1")
+                       VLLM_NO_USAGE_STATS="1", WORDS=shlex.join([python, *words, "--host", "127.0.0.1", "--port", port]))
     subprocess.run([memtally, "rehearse", "--layer", "cuda", "-d", "H100-80GB", "--requests", "0", "--no-suggest", "--quiet", "--timeout", "1800", "--",
-                    "sh", "-c", BESIDE, "sh", python, *words, "--host", "127.0.0.1", "--port", port], env=environment, check=True,
-                   timeout=1800)
+                    "sh", "-c", BESIDE], env=environment, check=True, timeout=1800)
     report = subprocess.run([memtally, "report", "--json", "--at", "steady", os.path.join(folder, "recording")], capture_output=True,
                             check=True)
     inside = rows(json.loads(report.stdout))

@@ -59,7 +59,7 @@ def agree_after_every_event(*words):
 
 
 def test_every_route_to_the_driver_is_seen():
-    for route in ("dlsym", "asked", "asked2", "runtime"):
+    for route in ("dlsym", "asked", "asked2", "static", "runtime"):
         agree_after_every_event(route, "linear")
         one, other = agree_at_the_peak(route, "linear")
         # 10 MiB and 30, and the context that was measured on such cards: 527 MiB in pages of 2.
@@ -119,8 +119,10 @@ def test_what_two_processes_share_counts_once():
 
 
 def test_a_forked_child_has_its_own():
+    """Its parent takes memory after it has waited for the child's end: what that had is back by then."""
     agree_after_every_event("dlsym", "forked")
-    agree_at_the_peak("dlsym", "forked")
+    _, other = agree_at_the_peak("dlsym", "forked")
+    assert other["total_resident_bytes"] == (528 + 10) * MIB, other
 
 
 def test_what_exec_replaces_is_gone():
@@ -322,6 +324,12 @@ def test_run_on_is_a_run_with_the_programs_status_and_output():
     assert place["total_resident_bytes"] == 568 * MIB and place["capacity_bytes"] > 79 * GIB, place
     done, report, _ = run_on("24GiB", "sh", "-c", "exit 7")
     assert done.returncode == 7, done
+
+
+def test_run_on_says_why_nvidias_own_runtime_uses_no_device():
+    done, report, _ = run_on("24GiB", os.environ["CUDA_PROGRAM"], "ask")
+    assert [place["place"] for place in report["places"]] == ["host"], report["places"]
+    assert "run: cuda_program brings NVIDIA's own runtime with it" in done.stderr, done.stderr
 
 
 def test_run_on_two_devices_of_which_one_is_used():

@@ -5,6 +5,7 @@
 import functools
 import json
 import os
+import re
 import tempfile
 
 import engine
@@ -99,6 +100,43 @@ def test_a_capture_that_runs_out_is_said_with_its_batch():
     assert captured()[0]["failed"], captured()[0]
     said = [note for note in captured()[2] if note.startswith("The capture of a CUDA graph failed")]
     assert len(said) == 1 and "batch 1048576, tokens 3145728, draft 2" in said[0], captured()[2]
+
+
+@functools.cache
+def varied():
+    """The document of a comparison of two rehearsals, and the file that it was saved as."""
+    with tempfile.TemporaryDirectory() as folder:
+        done = memtally.run("graphs", "--vary", "max_concurrency=none,16", "--device", "24GiB", "--json", "--save", "org/Model", "--",
+                            engine.torch(), os.path.join(torch_program.PROGRAMS, "drafting.py"), cwd=folder)
+        assert done.returncode == 0, done.stderr[-3000:]
+        (name,) = os.listdir(os.path.join(folder, "results"))
+        assert re.fullmatch(r"results_org_Model_\d{8}_\d{6}\.json", name), name
+        with open(os.path.join(folder, "results", name), encoding="utf-8") as file:
+            return json.loads(done.stdout), json.load(file)
+
+
+def test_a_setting_that_varies_is_rehearsed_with_both_values_and_compared():
+    """Eight batches: with drafts of four, and without drafts, too, where the program bounds its concurrency."""
+    document, saved = varied()
+    assert document == saved, saved
+    assert [run["setting"] for run in document["runs"]] == ["max_concurrency=none", "max_concurrency=16"], document
+    assert [run["graph_breakdown"] for run in document["runs"]] == [{"draft_len_4": 8}, {"draft_len_4": 8, "draft_len_0": 8}], document
+    difference = document["difference"]
+    assert difference["graphs"] == 8 and difference["bytes_of_each_graph"] == difference["overhead_bytes"] // 8, difference
+    assert difference["case_for_optimising"] == "none", difference
+
+
+def test_graphs_without_drafts_find_room_in_the_pool_of_those_with():
+    """The largest graph keeps 40 MiB, beside 2 in which the generator's seed lies; small tensors have at most 2 more."""
+    pools = [run["pool_bytes"] for run in varied()[0]["runs"]]
+    assert pools[0] == 42 * MIB and pools[0] <= pools[1] <= pools[0] + 2 * MIB, pools
+
+
+def test_memory_is_there_before_and_after_the_graphs_were_made():
+    for run in varied()[0]["runs"]:
+        assert run["memory_before"] == {"allocated_bytes": 0, "reserved_bytes": 0, "max_allocated_bytes": 0}, run
+        after = run["memory_after"]
+        assert after["reserved_bytes"] >= run["pool_bytes"] and after["max_allocated_bytes"] >= 40 * MIB, run
 
 
 if __name__ == "__main__":

@@ -133,6 +133,24 @@ static void check_stacks(const struct mt_recording *recording, const struct mt_m
     mt_stack_list_destroy(stacks);
 }
 
+/* Nothing holds more than was taken for it. */
+static void check_details(const struct mt_tally_row *row)
+{
+    for (size_t i = 0; i < row->n_details; i++) {
+        const struct mt_tally_detail *detail = &row->details[i];
+        if (detail->allocated_bytes != MT_UNKNOWN &&
+            detail->resident_bytes > detail->allocated_bytes)
+            abort();
+    }
+}
+
+static void check_rows(const struct mt_tally *tally)
+{
+    for (size_t i = 0; i < tally->n_places; i++)
+        for (size_t j = 0; j < tally->places[i].n_rows; j++)
+            check_details(&tally->places[i].rows[j]);
+}
+
 static void check_moment(const struct mt_recording *recording, const struct mt_moment *moment)
 {
     struct mt_tally *tally = NULL;
@@ -142,6 +160,8 @@ static void check_moment(const struct mt_recording *recording, const struct mt_m
         check_refusal(result, &error);
     else if (!mt_tally_adds_up(tally))
         abort();
+    else
+        check_rows(tally);
     mt_tally_destroy(tally);
     check_stacks(recording, moment);
 }

@@ -133,7 +133,8 @@ void cli_graphs_table(const struct cli_graphs_document *document,
     char drafts[DRAFTS_TEXT], kept[MT_SIZE_TEXT];
     for (int i = 0; i < LETTERS && document->runs[i]; i++)
         cli_table_fact(terminal, out, letters[i], "%s; by draft length: %s",
-                       document->directories[i], drafts_of(document->runs[i], drafts));
+                       document->settings[i] ? document->settings[i] : document->directories[i],
+                       drafts_of(document->runs[i], drafts));
     for (int i = 0; i < LETTERS && document->runs[i]; i++)
         if (document->runs[i]->dropped)
             cli_table_fact(terminal, out, "dropped",
@@ -182,10 +183,12 @@ static void json_graphs(const struct mt_graphs *run, struct mt_json *json)
     mt_json_end(json);
 }
 
-static void json_run(const struct mt_graphs *run, const char *directory, struct mt_json *json)
+static void json_run(const struct mt_graphs *run, const char *directory, const char *setting,
+                     struct mt_json *json)
 {
     mt_json_begin_object(json, NULL);
     mt_json_text(json, "directory", directory);
+    mt_json_text(json, "setting", setting);
     /* A process begins without anything of PyTorch's allocator. */
     json_memory(json, "memory_before", 0, 0, 0);
     json_memory(json, "memory_after", run->allocated_bytes, run->reserved_bytes,
@@ -238,7 +241,7 @@ void cli_graphs_json(const struct cli_graphs_document *document, struct mt_strbu
     mt_json_text(&json, "kind", "graphs");
     mt_json_begin_array(&json, "runs");
     for (int i = 0; i < LETTERS && document->runs[i]; i++)
-        json_run(document->runs[i], document->directories[i], &json);
+        json_run(document->runs[i], document->directories[i], document->settings[i], &json);
     mt_json_end(&json);
     if (document->difference)
         json_difference(document->difference, &json);

@@ -99,6 +99,33 @@ void memtally_pool_empty_cache(void)
     }
 }
 
+int64_t memtally_pool_sleep(int keeps_contents)
+{
+    enum mt_pool_keep keep = keeps_contents ? MT_POOL_KEEP_ALL : MT_POOL_KEEP_NOTHING;
+    int64_t bytes = 0, problem = MT_OK;
+    for (int device = 0; device < DEVICES; device++) {
+        struct mt_pool *pool = atomic_load(&devices[device].pool);
+        uint64_t released = 0;
+        int code = pool ? mt_pool_sleep(pool, keep, &released) : MT_OK;
+        bytes += (int64_t)released;
+        if (code != MT_OK && problem == MT_OK)
+            problem = code;
+    }
+    return problem == MT_OK ? bytes : problem;
+}
+
+int memtally_pool_wake(void)
+{
+    int problem = MT_OK;
+    for (int device = 0; device < DEVICES; device++) {
+        struct mt_pool *pool = atomic_load(&devices[device].pool);
+        int code = pool ? mt_pool_wake(pool) : MT_OK;
+        if (code != MT_OK && problem == MT_OK)
+            problem = code;
+    }
+    return problem;
+}
+
 void memtally_pool_set_fraction(double part, int device)
 {
     struct mt_pool *pool = memtally_pool_of_device(device);

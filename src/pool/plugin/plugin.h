@@ -33,6 +33,18 @@ void memtally_pool_cupy_free(void *param, void *block, int device);
 void *memtally_pool_rmm_allocate(size_t bytes, void *stream, void *arg);
 void memtally_pool_rmm_deallocate(void *block, size_t bytes, void *stream, void *arg);
 
+/* Has the pools of all devices sleep, with nothing of their contents kept (0) or all of it (1): the
+ * devices have their memory back, and blocks keep their addresses. Returns the bytes given back, or
+ * a negative MT_E code of the first pool that would not; the others sleep. */
+int64_t memtally_pool_sleep(int keeps_contents);
+/* Wakes them. MT_OK, or the code of the first that did not wake: it sleeps on, and this may be tried
+ * again. */
+int memtally_pool_wake(void);
+
+/* The pool of host memory as a ggml_backend_buffer_type_t. Borrowed, static; NULL where the process
+ * has no ggml with API version 2 or 3. ggml itself loads this library by GGML_BACKEND_PATH. */
+struct ggml_buffer_type *memtally_pool_ggml_buffer_type(void);
+
 /* A device's pool, made where there was none. Borrowed; NULL where there can be none. */
 struct mt_pool *memtally_pool_of_device(int device);
 /* Why there was no pool for a device, or "". Borrowed, static. */

@@ -56,6 +56,21 @@ static void test_peak_steady_and_exit_are_three_pictures(void **state)
     assert_moment(MT_MOMENT_EXIT, 99, 20);
 }
 
+/* A process whose pictures had cost too much before: what it took since the last one is in events.
+ */
+static void test_the_exit_needs_no_picture_of_its_own(void **state)
+{
+    (void)state;
+    struct recorded p = process_at(0, 7);
+    recorded_begin(&p, "7-0");
+    picture(&p, 20, 0, 900);
+    p.ns = 30 * MS;
+    EVENT(&p, MMAP, 0x30000000, 300 * PAGE, 3, 0, 0, 0, 0);
+    look(&p, 99, 1200);
+    recorded_end(&p, 100 * MS);
+    assert_moment(MT_MOMENT_EXIT, 99, 1200);
+}
+
 /* The kernel's high-water mark says more than any picture. A look says when it was: what the
  * picture shows is carried there, and of the rest nothing is known. */
 static void test_the_peak_is_shown_though_no_picture_caught_it(void **state)
@@ -675,6 +690,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, recorded_setup, recorded_teardown)
     const struct CMUnitTest tests[] = {
         TEST(test_peak_steady_and_exit_are_three_pictures),
+        TEST(test_the_exit_needs_no_picture_of_its_own),
         TEST(test_the_peak_is_shown_though_no_picture_caught_it),
         TEST(test_a_time_is_shown_by_the_picture_of_its_size),
         TEST(test_a_time_past_the_end_is_refused),
