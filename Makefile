@@ -24,6 +24,7 @@ NEEDS_bare-configs = test
 NEEDS_profiles = test
 NEEDS_oracle = test
 NEEDS_place-proof = test
+NEEDS_attached-engines = test
 NEEDS_placed-engines = test
 NEEDS_budget-stress = test
 NEEDS_pool-stress = test
@@ -131,6 +132,9 @@ place-proof: build ## placements beside accelerate's, llama.cpp's own, equal sta
 
 placed-engines: build ## vLLM and SGLang load stages of unequal length as they were placed, on pretended GPUs (many GB to fetch, 5 minutes)
 	@BUILD_DIR=$(CURDIR)/build tests/place/engines.py build/src/cli/memtally "$$(scripts/engine vllm-0.33.0)" "$$(scripts/engine sglang-0.5.23)"
+
+attached-engines: build ## attach to vLLM and SGLang that serve on pretended GPUs and are recorded (many GB to fetch, 10 minutes)
+	@BUILD_DIR=$(CURDIR)/build tests/attach/engines.py build/src/cli/memtally vllm "$$(scripts/engine vllm-0.33.0)" sglang "$$(scripts/engine sglang-0.5.23)"
 
 budget-stress: build ## holders of reservations killed at 1,000 random moments (half a minute)
 	@build/tests/unit/test_budget 1000

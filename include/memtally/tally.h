@@ -129,6 +129,7 @@ struct mt_tally_row {
 /* One place: "host" or "gpu:<uuid>".
  * Invariant of a measurement, to the byte:
  *   sum(rows[i].resident_bytes) + unattributed_bytes == total_resident_bytes
+ * where a row whose resident bytes are MT_UNKNOWN counts nothing: what it has lies in other rows;
  * and, of one process, total_resident_bytes == the present pages of its picture that the kernel
  * counts as resident: not those of devices, of hugetlbfs, or of the kernel's own [vvar].
  * Of a tree it is the sum over its processes less what is counted for an earlier one already; a
@@ -160,6 +161,7 @@ struct mt_tally_place {
     const char *uuid;        /* likewise: "GPU-01234567-89ab-cdef-0123-456789abcdef" */
     uint64_t others_bytes;   /* likewise: used by other programs, which is no part of the total;
                                 MT_UNKNOWN where the driver does not say whose memory is whose */
+    int is_told;             /* nobody measured it: the total is what words on it add up to */
 };
 
 /* One process of the recorded tree that lived at the moment. What exec puts in its place is another
@@ -260,6 +262,24 @@ const struct mt_tally_row *mt_tally_row_of(const struct mt_tally_place *place,
  * its processes: of a measurement those of resident bytes, of an estimate those of allocated ones.
  * Any thread. */
 int mt_tally_adds_up(const struct mt_tally *tally);
+
+/* What an engine says, or a rule gives, of memory that a measurement has without knowing what it is
+ * for. `place` is a tally's or another one of a device's ("gpu:?"), which is then a place of words
+ * only. Bytes that are MT_UNKNOWN say that nobody knows. */
+struct mt_tally_word {
+    const char *place;
+    enum mt_category category;
+    const char *name;
+    uint64_t bytes;
+    enum mt_provenance provenance;
+};
+
+/* Moves so many bytes of the place into the row of `category`: out of what is unattributed, then
+ * out of the heap. The total stays; where less is there than the word says, so much is moved, and
+ * the row's allocated bytes are the word's. What the processes have by themselves is left as it was
+ * seen. `tally` is a recording's, not an estimate. One thread at a time.
+ * Errors: MT_EARG, MT_ENOMEM. */
+int mt_tally_tell(struct mt_tally *tally, const struct mt_tally_word *word, struct mt_error *error);
 
 /* Frees a tally and all that it points to. Takes NULL. */
 void mt_tally_destroy(struct mt_tally *tally);

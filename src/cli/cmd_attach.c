@@ -21,6 +21,7 @@
 #include "cli/moment.h"
 #include "cli/program.h"
 #include "cli/progress.h"
+#include "cli/server_words.h"
 #include "cli/words.h"
 #include "drive/running.h"
 #include "drive/stage.h"
@@ -137,84 +138,17 @@ static int attach(const struct attach_options *options, const struct target *tar
     int result = mt_attach_start(&asked, &run, error);
     if (result < 0)
         return result;
-    if (!options->no_endpoint && mt_http_start(NULL) == MT_OK) {
-        mt_drive_running_look("/proc", target->pid, ASK_MS, running);
+    int may_ask = !options->no_endpoint && mt_http_start(NULL) == MT_OK;
+    mt_drive_running_look("/proc", target->pid, may_ask ? ASK_MS : 0, running);
+    if (may_ask)
         mt_http_stop();
-    }
     result = watch(run, lasts_ns, caught, error);
     int finished = mt_run_finish(run, NULL, NULL, &end, result == 0 ? error : NULL);
     return result < 0 ? result : finished;
 }
 
-/* What its server says beside what the kernel says. */
-struct told {
-    struct mt_drive_running running;
-    struct cli_document_engine engine;
-    struct cli_document_model model;
-    struct cli_document_settings settings;
-    char note[256];
-    const char *notes[1];
-};
-
-static const char *or_null(const char *text)
-{
-    return *text ? text : NULL;
-}
-
-static void put_said(const struct told *told, struct cli_document *document)
-{
-    const struct mt_drive_running *running = &told->running;
-    if (*running->engine)
-        document->engine = &told->engine;
-    if (*running->model)
-        document->model = &told->model;
-    if (running->context_tokens || running->sequences)
-        document->settings = &told->settings;
-    document->notes = told->notes;
-    document->n_notes = told->notes[0] ? 1 : 0;
-}
-
-static void put_note(struct told *told, const struct mt_drive_running *running)
-{
-    char settings[96] = "nothing of its settings";
-    if (running->context_tokens && running->sequences)
-        snprintf(settings, sizeof settings,
-                 "%" PRIu64 " tokens of context for each of %" PRIu64 " sequence%s",
-                 running->context_tokens, running->sequences, running->sequences == 1 ? "" : "s");
-    else if (running->context_tokens)
-        snprintf(settings, sizeof settings, "%" PRIu64 " tokens of context",
-                 running->context_tokens);
-    snprintf(told->note, sizeof told->note,
-             "at port %d %s says: %s; it does not say what bytes that takes", running->port,
-             running->engine, settings);
-}
-
-static void take_said(struct told *told, const struct mt_tally *tally)
-{
-    const struct mt_drive_running *running = &told->running;
-    told->engine = (struct cli_document_engine){
-        .name = running->engine, .version = or_null(running->version), .path = NULL};
-    told->model = (struct cli_document_model){
-        .path = tally->model_path ? tally->model_path : running->model,
-        .parameters = MT_UNKNOWN,
-        .weight_bytes = MT_UNKNOWN,
-        .layers = MT_UNKNOWN,
-        .trained_context_tokens = MT_UNKNOWN,
-    };
-    told->settings = (struct cli_document_settings)CLI_SETTINGS_UNKNOWN;
-    if (running->context_tokens)
-        told->settings.context_tokens = running->context_tokens;
-    if (running->sequences)
-        told->settings.sequences = running->sequences;
-    if (running->port)
-        put_note(told, running);
-    else
-        snprintf(told->note, sizeof told->note, "%s", running->problem);
-    told->notes[0] = or_null(told->note);
-}
-
 static int show(const struct attach_options *options, const struct target *target,
-                const char *folder, struct told *told, const struct mt_moment *moment,
+                const char *folder, struct cli_server_words *said, const struct mt_moment *moment,
                 struct mt_error *error)
 {
     const struct cli_load_options load = {.moment = *moment};
@@ -229,8 +163,9 @@ static int show(const struct attach_options *options, const struct target *targe
         if (!options->output)
             loaded.document.recording = NULL;
         loaded.document.container = target->container;
-        take_said(told, loaded.tally);
-        put_said(told, &loaded.document);
+        result = cli_server_words_put(said, loaded.tally, &loaded.document, error);
+    }
+    if (result == 0) {
         result = cli_document_render(&loaded.document, (enum cli_format)options->format, &terminal,
                                      &out, error);
     }
@@ -285,7 +220,7 @@ static int find_target(const struct cli_call *call, struct target *target)
 static int run_target(const struct attach_options *options, const struct target *target)
 {
     struct mt_error error = {.offset = MT_NO_OFFSET};
-    struct told told = {0};
+    struct cli_server_words said = {0};
     struct mt_moment moment;
     char folder[PATH_MAX];
     uint64_t lasts_ns;
@@ -298,9 +233,9 @@ static int run_target(const struct attach_options *options, const struct target 
         result = cli_choose_folder(options->output, "attach", folder, &error);
     if (result < 0)
         return cli_fail(&error);
-    result = attach(options, target, folder, lasts_ns, &told.running, &error);
+    result = attach(options, target, folder, lasts_ns, &said.running, &error);
     int code =
-        result < 0 ? cli_fail(&error) : show(options, target, folder, &told, &moment, &error);
+        result < 0 ? cli_fail(&error) : show(options, target, folder, &said, &moment, &error);
     if (!options->output)
         mt_drive_folder_remove(folder);
     return code;
@@ -322,10 +257,15 @@ static const char *const description[] = {
     "mappings and resident pages. It does not stop them and writes nothing to them.",
     "From outside memtally tells mapped model files, libraries, stacks, the heap and other "
     "anonymous memory apart. It cannot tell what of the heap is in use, nor what it is for: "
-    "'memtally run' starts a program so that it can.",
-    "If the process is llama-server, Ollama, vLLM or SGLang, memtally also asks its endpoint on "
-    "this "
-    "machine for its version, model, context and sequences, for at most a second.",
+    "'memtally run' starts a program so that it can. What the process holds of devices is a place "
+    "of its own, by NVIDIA's list of processes and by what the drivers amdgpu, i915, xe and "
+    "nouveau say of its open files.",
+    "If the process is llama-server, Ollama, vLLM, SGLang or TGI, memtally also asks its endpoint "
+    "on this machine for its version, model, context and cache, for at most a second. What that "
+    "means in bytes follows from the model's header and the rules of the engine's version "
+    "(derived), or is the engine's own word (inferred); it is moved out of what was seen without "
+    "its use. Weights and cache of which nothing tells are unknown. Of the environment memtally "
+    "reads what stands for the engine's flags and names folders of models, and nothing else.",
     "With --container it shows all processes of a container. memtally asks the socket that "
     "DOCKER_HOST names and those of Docker and Podman, each for at most a second; a container that "
     "no socket knows is found by 12 digits of its id or more.",

@@ -28,8 +28,9 @@ static const struct cli_option estimate_options[] = {
      .fallback = "llama.cpp",
      .offset = AT(engine),
      .words = cli_words_engines,
-     .help = "llama.cpp, ik_llama.cpp, ollama, vllm, sglang, trt-llm, transformers or exllamav3; "
-             "the version chooses the rules, without it memtally takes the newest known"},
+     .help =
+         "llama.cpp, ik_llama.cpp, ollama, vllm, sglang, trt-llm, tgi, transformers or exllamav3; "
+         "the version chooses the rules, without it memtally takes the newest known"},
 #include "cli/model/options.def"
     TEXT("mla", "MODE", mla, "ik_llama.cpp's -mla: 0 to 3"),
     NUMBER("amb", amb, "ik_llama.cpp's -amb, in MiB"),

@@ -40,6 +40,7 @@ static int find_all(struct mt_nvml *nvml, struct mt_error *error)
     if (result == MT_OK) {
         find(nvml->library, "nvmlDeviceGetMemoryInfo_v2", &nvml->memory_info_2, NULL);
         find(nvml->library, "nvmlDeviceGetUUID", &nvml->device_uuid, NULL);
+        find(nvml->library, "nvmlDeviceGetName", &nvml->device_name, NULL);
         find(nvml->library, "nvmlDeviceGetComputeRunningProcesses_v3", &nvml->processes, NULL);
     }
     return result;

@@ -46,6 +46,7 @@ struct mt_nvml {
     /* NULL where the driver's version lacks them. */
     int (*memory_info_2)(void *device, struct mt_nvml_memory_2 *memory);
     int (*device_uuid)(void *device, char *text, unsigned size);
+    int (*device_name)(void *device, char *text, unsigned size);
     int (*processes)(void *device, unsigned *n, struct mt_nvml_process *process);
 };
 

@@ -34,7 +34,7 @@ struct sockets {
 };
 
 /* "123 (a name (of it)) S 1 …" */
-static pid_t parent_of(const char *proc, pid_t pid)
+pid_t mt_drive_parent(const char *proc, pid_t pid)
 {
     char path[PATH_MAX];
     char text[512];
@@ -75,7 +75,7 @@ static struct process *list_processes(const char *proc, size_t *n)
             processes = more;
         }
         pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
-        processes[(*n)++] = (struct process){.pid = pid, .parent = parent_of(proc, pid)};
+        processes[(*n)++] = (struct process){.pid = pid, .parent = mt_drive_parent(proc, pid)};
     }
     if (folder)
         closedir(folder);

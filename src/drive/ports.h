@@ -10,6 +10,9 @@
  * their number; 0 also where /proc does not tell. `proc` is "/proc". */
 size_t mt_drive_descendants(const char *proc, pid_t root, pid_t *pids, size_t size);
 
+/* The parent of a process; 0 where /proc does not tell. `proc` is "/proc". */
+pid_t mt_drive_parent(const char *proc, pid_t pid);
+
 /* Fills in TCP ports that descendants of `root` (not itself) listen on, each once, at most `size`
  * of them. Returns their number; 0 also where /proc does not tell. `proc` is "/proc". */
 size_t mt_drive_listening_ports(const char *proc, pid_t root, int *ports, size_t size);

@@ -11,17 +11,14 @@
 
 #include "base/ticks.h"
 #include "drive/dialect.h"
-#include "drive/json_get.h"
 #include "drive/ports.h"
-#include "drive/requests.h"
-#include "engine/engine.h"
-#include "net/http_client.h"
+#include "drive/running_internal.h"
 
-#define TREE_MAX   512
-#define PORTS_MAX  8
-#define WORDS_MAX  6 /* among which the program's name, a script's or a module's is */
-#define LINE_BYTES 4096
-#define ANSWER_MAX ((size_t)1 << 20)
+#define TREE_MAX    512
+#define PORTS_MAX   8
+#define WORDS_MAX   6 /* among which the program's name, a script's or a module's is */
+#define LINE_BYTES  4096
+#define PARENTS_MAX 16
 
 /* ---- which engine ---- */
 
@@ -62,7 +59,8 @@ static const char *engine_of_title(const char *title)
     return NULL;
 }
 
-void mt_drive_running_engine(const char *arguments, size_t n, char name[32])
+/* Whether it was a program that told, and no worker's title. */
+static int find_engine_of(const char *arguments, size_t n, char name[32])
 {
     char bytes[LINE_BYTES];
     char *words[WORDS_MAX + 1];
@@ -76,12 +74,19 @@ void mt_drive_running_engine(const char *arguments, size_t n, char name[32])
     mt_drive_program_find(words, &index, &engine, &program);
     if (engine && program != MT_DRIVE_SERVER)
         engine = NULL;
-    if (!engine && words[0])
-        engine = engine_of_title(words[0]);
+    int is_program = engine != NULL;
+    for (int i = 0; i < 2 && !engine && words[i]; i++) /* a script stands behind its interpreter */
+        engine = engine_of_title(words[i]);
     snprintf(name, 32, "%s", engine ? engine : "");
+    return is_program;
 }
 
-static void find_engine(const char *proc, pid_t pid, char engine[32])
+void mt_drive_running_engine(const char *arguments, size_t n, char name[32])
+{
+    find_engine_of(arguments, n, name);
+}
+
+static int find_engine(const char *proc, pid_t pid, char engine[32])
 {
     char path[PATH_MAX];
     char bytes[LINE_BYTES];
@@ -89,115 +94,43 @@ static void find_engine(const char *proc, pid_t pid, char engine[32])
     FILE *file = fopen(path, "re");
     *engine = '\0';
     if (!file)
-        return;
+        return 0;
     size_t n = fread(bytes, 1, sizeof bytes, file);
     fclose(file);
-    mt_drive_running_engine(bytes, n, engine);
+    return find_engine_of(bytes, n, engine);
+}
+
+/* The first known engine's process of a tree, parents first; `root` where there is none. */
+static pid_t find_in_tree(const char *proc, pid_t root, char engine[32], int *is_program)
+{
+    pid_t *pids = malloc(TREE_MAX * sizeof *pids);
+    pid_t found = root;
+    *is_program = find_engine(proc, root, engine);
+    size_t n = pids && !*engine ? mt_drive_descendants(proc, root, pids, TREE_MAX) : 0;
+    for (size_t i = 0; i < n && !*engine; i++) {
+        *is_program = find_engine(proc, pids[i], engine);
+        found = *engine ? pids[i] : root;
+    }
+    free(pids);
+    return found;
 }
 
 void mt_drive_running_find(const char *proc, pid_t root, char engine[32])
 {
-    pid_t *pids = malloc(TREE_MAX * sizeof *pids);
-    find_engine(proc, root, engine);
-    size_t n = pids && !*engine ? mt_drive_descendants(proc, root, pids, TREE_MAX) : 0;
-    for (size_t i = 0; i < n && !*engine; i++)
-        find_engine(proc, pids[i], engine);
-    free(pids);
+    int is_program;
+    find_in_tree(proc, root, engine, &is_program);
 }
 
-/* ---- what it answers ---- */
-
-struct asking {
-    const struct mt_engine *engine;
-    int port;
-    uint64_t until_ns;
-    int refused; /* the status of an answer that was none */
-    struct mt_error error;
-};
-
-/* The answer to a GET at the path that the engine's table has under `key`; NULL where there is
- * none. */
-static json_t *ask(struct asking *asking, const char *key)
+/* A worker of vLLM or SGLang writes over its command line and its environment; what it is told
+ * stands in those of a process above it. */
+static pid_t find_program_above(const char *proc, pid_t pid, const char *engine)
 {
-    char path[128];
-    char url[192];
-    struct mt_http_request request = {.url = url, .max_body_bytes = ANSWER_MAX};
-    struct mt_http_response response;
-    uint64_t now_ns = mt_monotonic_ns();
-    mt_engine_text(asking->engine, key, path, sizeof path);
-    if (!*path || now_ns >= asking->until_ns)
-        return NULL;
-    snprintf(url, sizeof url, "http://127.0.0.1:%d%s", asking->port, path);
-    request.timeout_ms = (asking->until_ns - now_ns) / 1000000 + 1;
-    if (mt_http_fetch(&request, &response, &asking->error) != MT_OK)
-        return NULL;
-    int is_fine = response.status >= 200 && response.status < 300;
-    json_t *answer = is_fine ? json_loadb(response.body, response.length, 0, NULL) : NULL;
-    if (!is_fine)
-        asking->refused = response.status;
-    mt_http_response_finish(&response);
-    return answer;
-}
-
-/* What comes from outside may have any bytes in it. */
-static void take_text(char *text, size_t size, const char *said)
-{
-    if (!said || !*said)
-        return;
-    snprintf(text, size, "%s", said);
-    for (char *at = text; *at; at++)
-        if ((unsigned char)*at < ' ' || *at == 127)
-            *at = '?';
-}
-
-static void take_properties(struct mt_drive_running *running, const json_t *properties)
-{
-    const char *build = mt_profile_json_text(properties, "build_info");
-    if (build && strncmp(build, "b0-", 3) != 0) /* it does not know its number */
-        take_text(running->version, sizeof running->version, build);
-    take_text(running->model, sizeof running->model,
-              mt_profile_json_text(properties, "model_path"));
-}
-
-static void take_models(struct mt_drive_running *running, const json_t *models)
-{
-    const json_t *model = json_array_get(json_object_get(models, "data"), 0);
-    const char *root = mt_profile_json_text(model, "root");
-    if (!*running->model)
-        take_text(running->model, sizeof running->model,
-                  root ? root : mt_profile_json_text(model, "id"));
-}
-
-/* Of the models that a server has loaded, the first. */
-static void take_loaded(struct mt_drive_running *running, const json_t *loaded)
-{
-    const json_t *model = json_array_get(json_object_get(loaded, "models"), 0);
-    json_int_t context = json_integer_value(json_object_get(model, "context_length"));
-    take_text(running->model, sizeof running->model, mt_profile_json_text(model, "name"));
-    running->context_tokens = context > 0 ? (uint64_t)context : 0;
-}
-
-static int ask_port(struct asking *asking, struct mt_drive_running *running)
-{
-    struct mt_drive_server_facts facts = {0};
-    json_t *properties = ask(asking, "endpoint.properties");
-    json_t *models = ask(asking, "endpoint.models");
-    json_t *loaded = ask(asking, "endpoint.loaded");
-    json_t *version = ask(asking, "endpoint.version");
-    int answered = properties || models || loaded;
-    mt_drive_facts_take(&facts, properties, models, NULL);
-    running->context_tokens = facts.slot_tokens ? facts.slot_tokens : facts.model_tokens;
-    running->sequences = facts.n_slots;
-    take_properties(running, properties);
-    take_models(running, models);
-    if (loaded)
-        take_loaded(running, loaded);
-    take_text(running->version, sizeof running->version, mt_profile_json_text(version, "version"));
-    json_decref(properties);
-    json_decref(models);
-    json_decref(loaded);
-    json_decref(version);
-    return answered;
+    char name[32];
+    pid_t at = pid;
+    for (int i = 0; i < PARENTS_MAX && (at = mt_drive_parent(proc, at)) > 1; i++)
+        if (find_engine(proc, at, name) && strcmp(name, engine) == 0)
+            return at;
+    return pid;
 }
 
 /* ---- whom to ask ---- */
@@ -214,50 +147,131 @@ int mt_drive_running_is_near(const char *proc, pid_t pid)
     return n > 0 && n == own && memcmp(theirs, ours, (size_t)n) == 0;
 }
 
-static void ask_engine(const char *proc, pid_t root, uint64_t timeout_ms,
-                       struct mt_drive_running *running)
+static void say_unasked(struct mt_drive_running *running, const struct mt_drive_asking *asking,
+                        size_t n_ports, uint64_t timeout_ms)
 {
-    struct mt_engine engine;
     char title[MT_ENGINE_TITLE_BYTES];
-    int ports[PORTS_MAX];
-    struct asking asking = {
-        .engine = &engine,
-        .until_ns = mt_monotonic_ns() + timeout_ms * 1000000,
-    };
-    if (mt_engine_find(running->engine, &engine, NULL) < 0)
-        return;
-    mt_engine_title(&engine, title);
-    if (!mt_drive_running_is_near(proc, root)) {
-        snprintf(
-            running->problem, sizeof running->problem,
-            "%s was not asked: its network cannot be reached from here, or may not be looked at",
-            title);
-        return;
-    }
-    size_t n = mt_drive_ports_of_tree(proc, root, ports, PORTS_MAX);
-    for (size_t i = 0; i < n; i++) {
-        asking.port = ports[i];
-        if (!ask_port(&asking, running))
-            continue;
-        running->port = ports[i];
-        return;
-    }
-    if (!n)
+    mt_engine_title(asking->engine, title);
+    if (!n_ports)
         snprintf(running->problem, sizeof running->problem,
                  "%s listens on no port that can be seen from here", title);
-    else if (asking.refused)
+    else if (asking->refused)
         snprintf(running->problem, sizeof running->problem,
-                 "%s answered with status %d; it may ask for a key", title, asking.refused);
+                 "%s answered with status %d; it may ask for a key", title, asking->refused);
     else
         snprintf(running->problem, sizeof running->problem,
                  "%s did not answer within %" PRIu64 " ms", title, timeout_ms);
 }
 
+static void ask_engine(const char *proc, uint64_t timeout_ms, struct mt_drive_running *running)
+{
+    struct mt_engine engine;
+    char title[MT_ENGINE_TITLE_BYTES];
+    int ports[PORTS_MAX];
+    struct mt_drive_asking asking = {
+        .engine = &engine,
+        .until_ns = mt_monotonic_ns() + timeout_ms * 1000000,
+    };
+    if (mt_engine_find(running->engine, &engine, NULL) < 0)
+        return;
+    if (!mt_drive_running_is_near(proc, running->pid)) {
+        snprintf(
+            running->problem, sizeof running->problem,
+            "%s was not asked: its network cannot be reached from here, or may not be looked at",
+            mt_engine_title(&engine, title));
+        return;
+    }
+    size_t n = mt_drive_ports_of_tree(proc, running->pid, ports, PORTS_MAX);
+    for (size_t i = 0; i < n && !running->port; i++) {
+        asking.port = ports[i];
+        if (mt_drive_running_ask(&asking, running))
+            running->port = ports[i];
+    }
+    if (!running->port)
+        say_unasked(running, &asking, n, timeout_ms);
+}
+
+/* The first of the descendants that is a program of another engine: Ollama's runner is
+ * llama-server. */
+static pid_t find_runner(const char *proc, const struct mt_drive_running *running, char engine[32])
+{
+    pid_t *pids = malloc(TREE_MAX * sizeof *pids);
+    size_t n = pids ? mt_drive_descendants(proc, running->pid, pids, TREE_MAX) : 0;
+    pid_t found = 0;
+    for (size_t i = 0; i < n && !found; i++)
+        if (find_engine(proc, pids[i], engine) && strcmp(engine, running->engine) != 0)
+            found = pids[i];
+    free(pids);
+    return found;
+}
+
+/* What an engine's runner says counts for its memory; the engine says what it is. */
+static void ask_runner(const char *proc, uint64_t timeout_ms, struct mt_drive_running *running)
+{
+    struct mt_drive_running runner = {.ranks = 1};
+    runner.pid = find_runner(proc, running, runner.engine);
+    if (!runner.pid)
+        return;
+    mt_drive_running_command(proc, runner.pid, &runner);
+    if (timeout_ms)
+        ask_engine(proc, timeout_ms, &runner);
+    struct mt_drive_running engine = *running;
+    *running = runner;
+    memcpy(running->rules, runner.engine, sizeof running->rules);
+    memcpy(running->engine, engine.engine, sizeof running->engine);
+    memcpy(running->version, engine.version, sizeof running->version);
+    memcpy(running->problem, engine.problem, sizeof running->problem);
+    running->loaded_bytes = engine.loaded_bytes;
+    running->loaded_device_bytes = engine.loaded_device_bytes;
+    running->is_told_loaded = engine.is_told_loaded;
+    running->port = engine.port ? engine.port : runner.port;
+    for (size_t i = 0; running->variables[i]; i++) /* they lie in the copy now */
+        running->variables[i] = running->environment + (runner.variables[i] - runner.environment);
+}
+
 void mt_drive_running_look(const char *proc, pid_t root, uint64_t timeout_ms,
                            struct mt_drive_running *running)
 {
-    *running = (struct mt_drive_running){0};
-    mt_drive_running_find(proc, root, running->engine);
-    if (*running->engine)
-        ask_engine(proc, root, timeout_ms, running);
+    int is_program;
+    *running = (struct mt_drive_running){.ranks = 1};
+    running->pid = find_in_tree(proc, root, running->engine, &is_program);
+    if (!*running->engine)
+        return;
+    if (!is_program)
+        running->pid = find_program_above(proc, running->pid, running->engine);
+    memcpy(running->rules, running->engine, sizeof running->rules);
+    mt_drive_running_command(proc, running->pid, running);
+    if (timeout_ms)
+        ask_engine(proc, timeout_ms, running);
+    ask_runner(proc, timeout_ms, running);
+}
+
+/* ---- its files ---- */
+
+/* Whether it sees the same files as we do by the same names. */
+static int has_our_files(const char *proc, pid_t pid)
+{
+    char path[PATH_MAX];
+    char theirs[64];
+    char ours[64];
+    char root[PATH_MAX];
+    snprintf(path, sizeof path, "%s/%ld/ns/mnt", proc, (long)pid);
+    ssize_t n = readlink(path, theirs, sizeof theirs);
+    ssize_t own = readlink("/proc/self/ns/mnt", ours, sizeof ours);
+    snprintf(path, sizeof path, "%s/%ld/root", proc, (long)pid);
+    ssize_t at = readlink(path, root, sizeof root);
+    return n > 0 && n == own && memcmp(theirs, ours, (size_t)n) == 0 && at == 1;
+}
+
+int mt_drive_running_path(const char *proc, const struct mt_drive_running *running,
+                          const char *path, char reached[PATH_MAX])
+{
+    int n;
+    if (*path != '/')
+        n = snprintf(reached, PATH_MAX, "%s/%ld/cwd/%s", proc, (long)running->pid, path);
+    else if (has_our_files(proc, running->pid))
+        n = snprintf(reached, PATH_MAX, "%s", path);
+    else
+        n = snprintf(reached, PATH_MAX, "%s/%ld/root%s", proc, (long)running->pid, path);
+    return n > 0 && n < PATH_MAX;
 }

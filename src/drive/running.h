@@ -1,28 +1,53 @@
 /* SPDX-License-Identifier: MIT */
 /* What a server that already runs says of itself: which engine it is, by its command line and the
  * engines' tables, and what its endpoint answers. Nothing but known engines is asked, and only what
- * changes nothing. */
+ * changes nothing. Of an environment only the names that the engine's table lists are read. */
 #ifndef DRIVE_RUNNING_H
 #define DRIVE_RUNNING_H
 
+#include <limits.h>
+#include <memtally/tally.h>
 #include <stdint.h>
 #include <sys/types.h>
 
-#define MT_RUNNING_MODEL_BYTES 512
+#define MT_RUNNING_MODEL_BYTES       512
+#define MT_RUNNING_ENVIRONMENT_BYTES 2048
+#define MT_RUNNING_VARIABLES         32
+#define MT_RUNNING_WORDS             16
 
 /* Texts are "" and numbers 0 where nothing says. */
 struct mt_drive_running {
     char engine[32];  /* as its table is called */
+    char rules[32];   /* the table whose rules its memory follows: of Ollama its runner's */
     char version[64]; /* the server's own word */
     char model[MT_RUNNING_MODEL_BYTES];
     uint64_t context_tokens; /* of a request */
     uint64_t sequences;      /* at a time */
-    int port;                /* that answered */
-    char problem[192];       /* a sentence on why nobody answered, or "" */
+    uint64_t cache_tokens;   /* that all requests together have room for */
+    uint64_t cache_bytes;    /* of each device, by the engine's own word */
+    uint64_t weight_bytes;   /* likewise */
+    uint64_t loaded_bytes;   /* of all that is loaded, by the engine's own word */
+    uint64_t loaded_device_bytes;
+    int is_told_loaded;
+    /* Of its command line and of variables that stand for flags. */
+    char kv_type_k[16];
+    char kv_type_v[16];
+    char gpu_layers[16];
+    uint64_t ranks;    /* that share each layer */
+    int has_sequences; /* it was told how many; not, where that was left to it */
+    int is_unified;    /* sequences share the cache */
+    int keeps_kv_on_host;
+    char environment[MT_RUNNING_ENVIRONMENT_BYTES]; /* "NAME=value", each ended by a NUL */
+    char *variables[MT_RUNNING_VARIABLES + 1];      /* of these; ends with NULL */
+    pid_t pid;         /* whose command line says all that: the process, a child or a parent */
+    int port;          /* that answered */
+    char problem[192]; /* a sentence on why nobody answered, or "" */
 };
 
 /* Looks at `root` and its descendants, parents first, and asks the first known engine's endpoint
- * for at most `timeout_ms` in all. `proc` is "/proc". mt_http_start() was called before. */
+ * for at most `timeout_ms` in all; not at all where that is 0. A worker that has written over its
+ * command line is known by its parent's. `proc` is "/proc". mt_http_start() was called before,
+ * where it may ask. */
 void mt_drive_running_look(const char *proc, pid_t root, uint64_t timeout_ms,
                            struct mt_drive_running *running);
 
@@ -35,5 +60,23 @@ int mt_drive_running_is_near(const char *proc, pid_t pid);
 /* The engine whose program a command line starts: `arguments` are n bytes, each argument ended by a
  * NUL. Writes the table's name, or "". For tests. */
 void mt_drive_running_engine(const char *arguments, size_t n, char engine[32]);
+
+/* How a file that the server knows as `path` is reached from here: it may have another root and
+ * another working folder. Returns 0 where that does not fit. */
+int mt_drive_running_path(const char *proc, const struct mt_drive_running *running,
+                          const char *path, char reached[PATH_MAX]);
+
+/* Words on a tally of the server (running_words.c). */
+struct mt_drive_words {
+    struct mt_tally_word items[MT_RUNNING_WORDS];
+    char names[MT_RUNNING_WORDS][96];
+    size_t n;
+    char why[192]; /* a sentence on what is not known, or "" */
+};
+
+/* What the server's words, its model's header and the rules of its version make of a tally: weights
+ * and cache, in bytes, or that they are unknown. `model_path` is a model's, or NULL. */
+void mt_drive_running_words(const struct mt_drive_running *running, const char *model_path,
+                            const struct mt_tally *tally, struct mt_drive_words *words);
 
 #endif

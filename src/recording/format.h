@@ -173,6 +173,7 @@ enum mt_event_op {
         MT_EVENT_SKIPPED_FROM = 64,
     MT_EVENT_PROCESS_PEAK = 64, /* "pid resident_bytes" within its bytes; in watch files */
     MT_EVENT_FRAME_NAME = 65,   /* "frame" and the name of a Python frame in its bytes */
+    MT_EVENT_DEVICE_SEEN = 66,  /* "uuid name total_bytes bytes" within its bytes; in watch files */
     MT_EVENT_SKIPPED_TO = 127
 };
 

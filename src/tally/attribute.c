@@ -24,7 +24,7 @@ struct painter {
     struct mt_maps maps;
     struct mt_paint paint;
     struct mt_layer *layer; /* of the paint, that is painted now */
-    struct mt_table models; /* files that an engine made buffers over, by file_key() */
+    struct mt_table models; /* files that an engine made buffers over, by mt_vma_file() */
     size_t heap;            /* the claim for the arenas' pages, divided at the end */
     size_t own;
     uint64_t labelled_bytes; /* of blocks that are counted, not located */
@@ -67,18 +67,11 @@ static int is_model_file(const char *name)
     return ends_with(name, ".gguf") || ends_with(name, ".safetensors");
 }
 
-/* An inode's number says which file it is on one device only. */
-static uint64_t file_key(const struct mt_vma *vma)
-{
-    uint64_t key = vma->inode + vma->device * 0x9e3779b97f4a7c15u;
-    return key == UINT64_MAX ? 0 : key; /* no key of a table */
-}
-
 static size_t claim_of_file(struct painter *painter, const struct mt_vma *vma)
 {
     const char *name = base_name(vma->name);
     uint64_t any;
-    if (mt_table_get(&painter->models, file_key(vma), &any))
+    if (mt_table_get(&painter->models, mt_vma_file(vma), &any))
         return claim(painter, MT_CATEGORY_WEIGHTS, MT_PROVENANCE_MEASURED, name);
     if (is_model_file(vma->name))
         return claim(painter, MT_CATEGORY_WEIGHTS, MT_PROVENANCE_INFERRED, name);
@@ -128,22 +121,19 @@ static size_t claim_of_vma(struct painter *painter, const struct mt_vma *vma)
     return 0;
 }
 
-/* A library's zeroed data (.bss) is an anonymous mapping right behind the file's. */
 static void paint_vmas(struct painter *painter)
 {
-    uint64_t file_end = 0;
-    size_t file_claim = 0;
+    struct mt_mapped_file file = {0};
     for (size_t i = 0; i < painter->maps.n; i++) {
         const struct mt_vma *vma = &painter->maps.vmas[i];
         size_t index = claim_of_vma(painter, vma);
         if (vma->kind == MT_VMA_FILE) {
-            file_end = vma->end;
-            file_claim = vma->writable ? index : 0;
-        } else if (vma->kind == MT_VMA_ANONYMOUS && file_claim && vma->start == file_end) {
-            index = index ? index : file_claim;
-            file_claim = 0;
+            mt_mapped_file_note(&file, vma, index);
+        } else if (mt_mapped_file_is_zeroed(&file, vma, painter->replay != NULL)) {
+            index = index ? index : file.claim;
+            file.claim = 0;
         } else {
-            file_claim = 0;
+            file.claim = 0;
         }
         if (!index)
             continue;
@@ -496,7 +486,7 @@ static void find_models(struct painter *painter)
         const struct mt_vma *vma =
             live->flags & MT_BUFFER_HOST_PTR ? mt_maps_find(&painter->maps, live->address) : NULL;
         if (vma && vma->kind == MT_VMA_FILE)
-            painter->failed |= mt_table_set(&painter->models, file_key(vma), 1) < 0;
+            painter->failed |= mt_table_set(&painter->models, mt_vma_file(vma), 1) < 0;
     }
 }
 
@@ -533,7 +523,7 @@ static void find_names(struct painter *painter, struct mt_attribution *made)
             continue;
         uint64_t any;
         int is_model =
-            mt_table_get(&painter->models, file_key(vma), &any) || is_model_file(vma->name);
+            mt_table_get(&painter->models, mt_vma_file(vma), &any) || is_model_file(vma->name);
         if (is_model && !made->model_path)
             painter->failed |= (made->model_path = strdup(vma->name)) == NULL;
         if (strncmp(base_name(vma->name), "libllama.", 9) == 0)

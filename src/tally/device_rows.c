@@ -179,6 +179,10 @@ int mt_device_claims(const struct mt_devices *devices, size_t place,
         if (result >= 0)
             result = result ? 0 : add_block(claims, block);
     }
+    /* From outside nobody says what for. */
+    if (moment->seen_bytes != MT_UNKNOWN && !moment->allocated_bytes &&
+        moment->used_bytes == MT_UNKNOWN)
+        claims->items[0].resident_bytes += moment->seen_bytes;
     sums.arrays = less(sums.arrays, sums.in_arrays);
     sums.graphs = less(sums.graphs, moment->graph_bytes);
     if (result == 0)

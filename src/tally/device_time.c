@@ -18,7 +18,11 @@ struct step {
     int64_t graphs;        /* of that, by the one of graphs */
     uint64_t used_bytes;   /* MT_UNKNOWN: not said here */
     uint64_t others_bytes; /* likewise */
+    uint64_t seen_bytes;   /* likewise */
 };
+
+/* Nothing changes and nothing is said. */
+#define NO_STEP .used_bytes = MT_UNKNOWN, .others_bytes = MT_UNKNOWN, .seen_bytes = MT_UNKNOWN
 
 static int by_time(const void *a, const void *b)
 {
@@ -43,8 +47,7 @@ static void add_blocks(const struct mt_devices *devices, size_t place, struct st
                              .order = block->order,
                              .change = (int64_t)block->bytes,
                              .pooled = pooled,
-                             .used_bytes = MT_UNKNOWN,
-                             .others_bytes = MT_UNKNOWN};
+                             NO_STEP};
         struct step end = begin;
         end.ns = block->end_ns;
         end.change = -begin.change;
@@ -74,18 +77,41 @@ static int add_pools(const struct mt_devices *devices, size_t place, struct step
                                       .graphs = pool->pool == MT_DEVICE_POOL_OF_GRAPHS
                                                     ? (int64_t)(pool->reserved_bytes - before)
                                                     : 0,
-                                      .used_bytes = MT_UNKNOWN,
-                                      .others_bytes = MT_UNKNOWN};
+                                      NO_STEP};
         result = mt_table_set(&last, key, pool->reserved_bytes);
     }
     mt_table_finish(&last);
     return result;
 }
 
+/* What the driver said, and what was seen from outside. */
+static void add_said(const struct mt_devices *devices, size_t place, struct step *steps, size_t *n)
+{
+    for (size_t i = 0; i < devices->n_uses; i++)
+        if (devices->uses[i].place == place)
+            steps[(*n)++] = (struct step){.ns = devices->uses[i].ns,
+                                          .order = devices->uses[i].order,
+                                          .used_bytes = devices->uses[i].used_bytes,
+                                          .others_bytes = MT_UNKNOWN,
+                                          .seen_bytes = MT_UNKNOWN};
+    for (size_t i = 0; i < devices->n_others; i++)
+        if (devices->others[i].place == place)
+            steps[(*n)++] = (struct step){.ns = devices->others[i].ns,
+                                          .used_bytes = MT_UNKNOWN,
+                                          .others_bytes = devices->others[i].bytes,
+                                          .seen_bytes = MT_UNKNOWN};
+    for (size_t i = 0; i < devices->n_seen; i++)
+        if (devices->seen[i].place == place)
+            steps[(*n)++] = (struct step){.ns = devices->seen[i].ns,
+                                          .used_bytes = MT_UNKNOWN,
+                                          .others_bytes = MT_UNKNOWN,
+                                          .seen_bytes = devices->seen[i].bytes};
+}
+
 static struct step *steps_of(const struct mt_devices *devices, size_t place, size_t *n)
 {
-    size_t most =
-        2 * devices->n_blocks + devices->n_uses + devices->n_pools + devices->n_others + 1;
+    size_t most = 2 * devices->n_blocks + devices->n_uses + devices->n_pools + devices->n_others +
+                  devices->n_seen + 1;
     struct step *steps = calloc(most, sizeof *steps);
     *n = 0;
     if (!steps)
@@ -95,17 +121,7 @@ static struct step *steps_of(const struct mt_devices *devices, size_t place, siz
         free(steps);
         return NULL;
     }
-    for (size_t i = 0; i < devices->n_uses; i++)
-        if (devices->uses[i].place == place)
-            steps[(*n)++] = (struct step){.ns = devices->uses[i].ns,
-                                          .order = devices->uses[i].order,
-                                          .used_bytes = devices->uses[i].used_bytes,
-                                          .others_bytes = MT_UNKNOWN};
-    for (size_t i = 0; i < devices->n_others; i++)
-        if (devices->others[i].place == place)
-            steps[(*n)++] = (struct step){.ns = devices->others[i].ns,
-                                          .used_bytes = MT_UNKNOWN,
-                                          .others_bytes = devices->others[i].bytes};
+    add_said(devices, place, steps, n);
     qsort(steps, *n, sizeof *steps, by_time);
     return steps;
 }
@@ -124,12 +140,15 @@ static void apply(struct mt_device_moment *now, const struct step *step)
         now->used_bytes = step->used_bytes;
     if (step->others_bytes != MT_UNKNOWN)
         now->others_bytes = step->others_bytes;
+    if (step->seen_bytes != MT_UNKNOWN)
+        now->seen_bytes = step->seen_bytes;
 }
 
 /* What others use is first known some time after the beginning: it holds from there on. */
 static struct mt_device_moment first_moment(const struct step *steps, size_t n)
 {
-    struct mt_device_moment first = {.used_bytes = MT_UNKNOWN, .others_bytes = MT_UNKNOWN};
+    struct mt_device_moment first = {
+        .used_bytes = MT_UNKNOWN, .others_bytes = MT_UNKNOWN, .seen_bytes = MT_UNKNOWN};
     for (size_t i = 0; i < n && first.others_bytes == MT_UNKNOWN; i++)
         first.others_bytes = steps[i].others_bytes;
     return first;
@@ -156,9 +175,18 @@ uint64_t mt_device_taken(const struct mt_device_moment *moment)
 
 uint64_t mt_device_others(const struct mt_device_moment *moment)
 {
+    if (moment->seen_bytes != MT_UNKNOWN && moment->used_bytes == MT_UNKNOWN)
+        return moment->others_bytes;
     if (moment->used_bytes == MT_UNKNOWN || moment->others_bytes == MT_UNKNOWN)
         return MT_UNKNOWN;
     return moment->used_bytes - mt_device_taken(moment);
+}
+
+/* What processes are known to have: what was allocated, and what was seen of those that nobody
+ * recorded. */
+static uint64_t known_bytes(const struct mt_device_moment *moment)
+{
+    return moment->allocated_bytes + (moment->seen_bytes == MT_UNKNOWN ? 0 : moment->seen_bytes);
 }
 
 int mt_device_peak(const struct mt_devices *devices, size_t place, struct mt_device_moment *moment)
@@ -177,7 +205,8 @@ int mt_device_peak(const struct mt_devices *devices, size_t place, struct mt_dev
         int is_more = is_told ? steps[i].used_bytes != MT_UNKNOWN &&
                                     (moment->used_bytes == MT_UNKNOWN ||
                                      mt_device_taken(&now) > mt_device_taken(moment))
-                              : now.allocated_bytes > moment->allocated_bytes;
+                              : known_bytes(&now) > known_bytes(moment) ||
+                                    (moment->seen_bytes == MT_UNKNOWN && now.seen_bytes == 0);
         if (is_more)
             *moment = now;
     }

@@ -42,16 +42,9 @@ static size_t find_place(const struct mt_devices *devices, const char *uuid)
     return devices->n_places;
 }
 
-static int add_device(struct mt_device_pass *pass, const struct mt_event *event, const char *uuid,
-                      const char *name)
+static int add_place(struct mt_devices *devices, const char *uuid, const char *name,
+                     uint64_t total_bytes)
 {
-    struct mt_devices *devices = pass->devices;
-    size_t place = find_place(devices, uuid);
-    if (event->field[0] >= MT_DEVICES_MAX || place >= MT_DEVICES_MAX)
-        return 0;
-    pass->place_of[event->field[0]] = place;
-    if (place < devices->n_places)
-        return 0;
     void *places = devices->places;
     char *own_uuid = strdup(uuid);
     char *own_name = strdup(name);
@@ -62,8 +55,19 @@ static int add_device(struct mt_device_pass *pass, const struct mt_event *event,
     }
     devices->places = places;
     devices->places[devices->n_places++] =
-        (struct mt_device_place){own_uuid, own_name, event->field[1]};
+        (struct mt_device_place){own_uuid, own_name, total_bytes};
     return 0;
+}
+
+static int add_device(struct mt_device_pass *pass, const struct mt_event *event, const char *uuid,
+                      const char *name)
+{
+    struct mt_devices *devices = pass->devices;
+    size_t place = find_place(devices, uuid);
+    if (event->field[0] >= MT_DEVICES_MAX || place >= MT_DEVICES_MAX)
+        return 0;
+    pass->place_of[event->field[0]] = place;
+    return place < devices->n_places ? 0 : add_place(devices, uuid, name, event->field[1]);
 }
 
 static size_t place_of(const struct mt_device_pass *pass, uint64_t device)
@@ -445,6 +449,23 @@ int mt_device_take_others(struct mt_devices *devices, const char *uuid, uint64_t
     return 0;
 }
 
+int mt_device_take_seen(struct mt_devices *devices, const struct mt_device_sight *sight,
+                        uint64_t ns)
+{
+    void *seen = devices->seen;
+    size_t number = find_place(devices, sight->uuid);
+    if (number >= MT_DEVICES_MAX)
+        return 0;
+    if (number == devices->n_places &&
+        add_place(devices, sight->uuid, sight->name, sight->total_bytes) < 0)
+        return MT_ENOMEM;
+    if (grow(&seen, devices->n_seen, sizeof *devices->seen) < 0)
+        return MT_ENOMEM;
+    devices->seen = seen;
+    devices->seen[devices->n_seen++] = (struct mt_device_seen){number, ns, sight->bytes};
+    return 0;
+}
+
 void mt_devices_finish(struct mt_devices *devices)
 {
     for (size_t i = 0; i < devices->n_places; i++) {
@@ -459,6 +480,7 @@ void mt_devices_finish(struct mt_devices *devices)
         free(devices->labels[i].name);
     free(devices->labels);
     free(devices->others);
+    free(devices->seen);
     free(devices->pools);
     free(devices->uses);
     free(devices->refusals);

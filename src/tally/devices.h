@@ -98,6 +98,13 @@ struct mt_device_others {
     uint64_t bytes;
 };
 
+/* What processes that no recorder saw held of a device, by the word of its driver. */
+struct mt_device_seen {
+    size_t place;
+    uint64_t ns;
+    uint64_t bytes;
+};
+
 /* Start with {0}. */
 struct mt_devices {
     struct mt_device_place *places;
@@ -114,6 +121,8 @@ struct mt_devices {
     size_t n_labels;
     struct mt_device_others *others;
     size_t n_others;
+    struct mt_device_seen *seen;
+    size_t n_seen;
     uint64_t n_events;
 };
 
@@ -147,6 +156,17 @@ int mt_device_pass_finish(struct mt_device_pass *pass, uint64_t ns);
 int mt_device_take_others(struct mt_devices *devices, const char *uuid, uint64_t bytes,
                           uint64_t ns);
 
+/* What the watcher saw that processes hold of a device at `ns`, which is a place from then on. A
+ * place whose memory recorded processes tell of is left as it is. Returns 0 or MT_ENOMEM. */
+struct mt_device_sight {
+    const char *uuid;
+    const char *name;
+    uint64_t total_bytes;
+    uint64_t bytes;
+};
+int mt_device_take_seen(struct mt_devices *devices, const struct mt_device_sight *sight,
+                        uint64_t ns);
+
 void mt_devices_finish(struct mt_devices *devices);
 
 /* Whether a block is memory of its device: not what was imported, nor the host's. */
@@ -162,6 +182,7 @@ struct mt_device_moment {
     uint64_t reserved_bytes; /* by pools, in use or free */
     uint64_t graph_bytes;    /* of that, for the nodes of graphs */
     uint64_t others_bytes;   /* used by others; MT_UNKNOWN: not told apart */
+    uint64_t seen_bytes;     /* held by processes that no recorder saw; MT_UNKNOWN: not said */
 };
 
 int mt_device_block_is_there(const struct mt_device_block *block,

@@ -412,6 +412,21 @@ static void take_peak(struct pass *pass, const struct mt_event *event)
         raise_high_water(&pass->recording->images[images[0]], fields[1]);
 }
 
+static int take_seen(struct pass *pass, const struct mt_event *event)
+{
+    uint64_t fields[4];
+    if (!mt_event_skipped_fields(event, fields, 4))
+        return 0;
+    const struct mt_device_sight sight = {
+        .uuid = name_of(pass, event, fields[0]),
+        .name = name_of(pass, event, fields[1]),
+        .total_bytes = fields[2],
+        .bytes = fields[3],
+    };
+    return mt_device_take_seen(&pass->recording->devices, &sight,
+                               mt_clock_ns(pass->clock, event->ticks));
+}
+
 /* The first pass over a watch file. */
 static int take_sighting(struct pass *pass, const struct mt_event *event)
 {
@@ -468,6 +483,8 @@ static int take_of_watch(struct pass *pass, const struct mt_event *event)
     case MT_EVENT_PROCESS_PEAK:
         take_peak(pass, event);
         return 0;
+    case MT_EVENT_DEVICE_SEEN:
+        return take_seen(pass, event);
     case MT_EVENT_DEVICE_OTHERS:
         return mt_device_take_others(&pass->recording->devices,
                                      name_of(pass, event, event->field[0]), event->field[1],

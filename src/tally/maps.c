@@ -259,3 +259,25 @@ uint64_t mt_field_bytes(const char *text, size_t length, const char *name)
     }
     return UINT64_MAX;
 }
+
+uint64_t mt_vma_file(const struct mt_vma *vma)
+{
+    uint64_t key = vma->inode + vma->device * 0x9e3779b97f4a7c15u;
+    return key == UINT64_MAX ? 0 : key; /* no key of a table */
+}
+
+void mt_mapped_file_note(struct mt_mapped_file *file, const struct mt_vma *vma, size_t claim)
+{
+    if (file->end != vma->start || file->file != mt_vma_file(vma))
+        file->start = vma->start;
+    file->end = vma->end;
+    file->file = mt_vma_file(vma);
+    file->claim = vma->writable ? claim : 0;
+}
+
+int mt_mapped_file_is_zeroed(const struct mt_mapped_file *file, const struct mt_vma *vma,
+                             int is_recorded)
+{
+    return vma->kind == MT_VMA_ANONYMOUS && file->claim && vma->start == file->end &&
+           (is_recorded || vma->end - vma->start <= file->end - file->start);
+}

@@ -60,4 +60,22 @@ const struct mt_vma *mt_maps_find(const struct mt_maps *maps, uint64_t address);
  * UINT64_MAX where there is none. `name` comes without its colon. */
 uint64_t mt_field_bytes(const char *text, size_t length, const char *name);
 
+/* Which file a mapping is of, as a key of tables: an inode's number says so on one device only. */
+uint64_t mt_vma_file(const struct mt_vma *vma);
+
+/* A file's mappings that lie one behind the other. Start with {0}. */
+struct mt_mapped_file {
+    uint64_t start, end;
+    uint64_t file;
+    size_t claim; /* of the last one, if it can be written; else 0 */
+};
+
+void mt_mapped_file_note(struct mt_mapped_file *file, const struct mt_vma *vma, size_t claim);
+
+/* Whether a mapping behind the file's is its zeroed data (.bss). The kernel makes one mapping of
+ * that and of what the program mapped there: where no recorder tells them apart, one that is larger
+ * than all of the file says nothing. */
+int mt_mapped_file_is_zeroed(const struct mt_mapped_file *file, const struct mt_vma *vma,
+                             int is_recorded);
+
 #endif

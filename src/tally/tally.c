@@ -478,7 +478,7 @@ static int add_carried_notes(struct work *work, struct mt_tally *tally)
 static uint64_t sum_of(const struct mt_claims *claims)
 {
     uint64_t sum = 0;
-    for (size_t i = 1; i < claims->n; i++)
+    for (size_t i = 0; i < claims->n; i++)
         sum += claims->items[i].resident_bytes;
     return sum;
 }
@@ -512,8 +512,9 @@ static int add_device(struct work *work, const struct mt_tally *tally, uint64_t 
     place->place = text;
     place->device_name = mt_tally_text(work->arena, devices->places[device].name);
     place->uuid = mt_tally_text(work->arena, devices->places[device].uuid);
-    place->peak_resident_bytes =
-        peak.used_bytes == MT_UNKNOWN ? peak.allocated_bytes : mt_device_taken(&peak);
+    place->peak_resident_bytes = peak.used_bytes != MT_UNKNOWN   ? mt_device_taken(&peak)
+                                 : peak.seen_bytes != MT_UNKNOWN ? peak.seen_bytes
+                                                                 : peak.allocated_bytes;
     place->others_bytes = mt_device_others(&moment);
     place->capacity_bytes = devices->places[device].total_bytes;
     return place->device_name && place->uuid ? 0 : MT_ENOMEM;

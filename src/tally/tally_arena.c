@@ -128,6 +128,8 @@ static int place_adds_up(const struct mt_tally_place *place)
     uint64_t sum = place->unattributed_bytes;
     for (size_t i = 0; i < place->n_rows; i++) {
         uint64_t details = 0;
+        if (place->rows[i].resident_bytes == MT_UNKNOWN)
+            continue;
         for (size_t j = 0; j < place->rows[i].n_details; j++)
             details += place->rows[i].details[j].resident_bytes;
         if (details != place->rows[i].resident_bytes)

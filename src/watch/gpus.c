@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What others than the processes of a tree use of NVIDIA's devices, by the driver's own list of
- * processes.
+ * processes, and what the tree itself holds where it was attached to.
  *
  * It is asked from outside, since its library opens descriptors, and only once a process has loaded
  * CUDA's driver. In a container the list may name processes by numbers of the machine's: what is
@@ -23,6 +23,13 @@ static int open_library(void *context, struct mt_nvml *nvml, struct mt_error *er
     return mt_nvml_open_library(nvml, error);
 }
 
+/* The list has processes too whose mappings may not be read. */
+static int has_driver(const struct mt_run *run)
+{
+    char byte;
+    return run->host.read_file(run->host.context, "/proc/driver/nvidia/version", &byte, 1) > 0;
+}
+
 static int find_users(struct mt_run *run)
 {
     int found = 0;
@@ -30,11 +37,28 @@ static int find_users(struct mt_run *run)
         struct watched *process = &run->processes[i];
         char path[48];
         snprintf(path, sizeof path, "/proc/%d/maps", (int)process->reader);
-        if (!process->has_cuda)
-            process->has_cuda = mt_watch_text_has(run, path, DRIVER_FILE) > 0;
+        if (!process->has_cuda) {
+            int has = mt_watch_text_has(run, path, DRIVER_FILE);
+            process->has_cuda = has > 0 || (has < 0 && run->is_attached && has_driver(run));
+        }
         found |= process->has_cuda;
     }
     return found;
+}
+
+static void describe(struct mt_run *run, unsigned number)
+{
+    struct mt_watch_gpus *gpus = &run->gpus;
+    struct mt_watch_seen *seen = &gpus->seen[number];
+    struct mt_nvml_memory memory = {0};
+    char name[MT_NVML_UUID_BYTES] = "NVIDIA";
+    if (gpus->nvml.device_name)
+        (void)gpus->nvml.device_name(gpus->device[number], name, sizeof name);
+    seen->uuid = gpus->uuid[number];
+    seen->name = mt_write_string(&run->writer, mt_monotonic_ns(), name, strlen(name));
+    seen->total_bytes = gpus->nvml.memory_info(gpus->device[number], &memory) == 0
+                            ? memory.total_bytes
+                            : MT_UNKNOWN;
 }
 
 static int open_devices(struct mt_run *run)
@@ -54,8 +78,10 @@ static int open_devices(struct mt_run *run)
             gpus->nvml.device_uuid(device, uuid, sizeof uuid) != 0)
             continue;
         gpus->device[gpus->n] = device;
-        gpus->uuid[gpus->n++] =
-            mt_write_string(&run->writer, mt_monotonic_ns(), uuid, strlen(uuid));
+        gpus->uuid[gpus->n] = mt_write_string(&run->writer, mt_monotonic_ns(), uuid, strlen(uuid));
+        if (run->is_attached)
+            describe(run, gpus->n);
+        gpus->n++;
     }
     return gpus->n > 0;
 }
@@ -87,6 +113,8 @@ static void look_at_device(struct mt_run *run, unsigned number)
     struct mt_nvml_memory_2 memory = {.version = MT_NVML_MEMORY_2};
     uint64_t share = share_of_tree(run, device);
     uint64_t ns = mt_monotonic_ns();
+    if (run->is_attached)
+        mt_watch_write_seen(run, &gpus->seen[number], share);
     if (!share || gpus->nvml.memory_info_2(device, &memory) != 0 ||
         share_of_tree(run, device) != share || memory.used_bytes < share)
         return;
@@ -101,6 +129,7 @@ static void look_at_device(struct mt_run *run, unsigned number)
 void mt_watch_gpus(struct mt_run *run, uint64_t now_ns)
 {
     struct mt_watch_gpus *gpus = &run->gpus;
+    int is_drm_used = run->is_attached && mt_watch_drm(run);
     int is_used = !gpus->is_refused && find_users(run);
     if (is_used && !gpus->is_open)
         gpus->is_refused = !open_devices(run);
@@ -108,10 +137,11 @@ void mt_watch_gpus(struct mt_run *run, uint64_t now_ns)
         look_at_device(run, i);
     uint64_t longer_ns = gpus->apart_ns + gpus->apart_ns / 2;
     uint64_t cost_ns = (mt_monotonic_ns() - now_ns) * MOST_OF_NS;
+    is_used |= is_drm_used;
     gpus->apart_ns = is_used ? EVERY_NS : longer_ns < SELDOM_NS ? longer_ns : SELDOM_NS;
     if (gpus->apart_ns < EVERY_NS)
         gpus->apart_ns = EVERY_NS;
-    gpus->next_ns = gpus->is_refused
+    gpus->next_ns = gpus->is_refused && !run->is_attached
                         ? UINT64_MAX
                         : now_ns + (cost_ns > gpus->apart_ns ? cost_ns : gpus->apart_ns);
 }

@@ -76,6 +76,34 @@ static int is_due(const struct mt_run *run, const struct watched *process, uint6
             now_ns - process->pictured_ns >= unchanged_apart);
 }
 
+/* Where the kernel began the process's stack: by chance for each exec, and the same for forks. 0
+ * where it may not be seen. */
+static uint64_t stack_of(const struct mt_run *run, const struct watched *process)
+{
+    enum { STATE = 3, START_STACK = 28 };
+    char path[32];
+    char text[1024];
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)process->reader);
+    long n = run->host.read_file(run->host.context, path, text, sizeof text - 1);
+    text[n > 0 ? n : 0] = '\0';
+    char *at = strrchr(text, ')');
+    for (int field = STATE; at && field <= START_STACK; field++)
+        at = strchr(at + 1, ' ');
+    return at ? strtoull(at, NULL, 10) : 0;
+}
+
+/* Whether another process of the tree may share memory with it by a fork. Only then smaps_rollup is
+ * worth its price: the kernel holds the lock of the mappings for as long as it looks through the
+ * largest of them. */
+static int has_fork(const struct mt_run *run, const struct watched *process)
+{
+    uint64_t stack = run->n_processes > 1 ? stack_of(run, process) : 1;
+    for (size_t i = 0; stack && i < run->n_processes; i++)
+        if (&run->processes[i] != process && stack_of(run, &run->processes[i]) == stack)
+            return 1;
+    return stack == 0;
+}
+
 static void take_picture(struct mt_run *run, struct watched *process)
 {
     char directory[32];
@@ -86,6 +114,7 @@ static void take_picture(struct mt_run *run, struct watched *process)
         .pid = (uint64_t)process->seen.pid,
         .reason = MT_PICTURE_OUTSIDE,
         .resident_bytes = process->resident_bytes,
+        .shares_nothing = run->is_attached && !has_fork(run, process),
         .scratch = run->scratch,
     };
     uint64_t cost_ns = mt_thread_cpu_ns();

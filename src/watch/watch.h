@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <sys/types.h>
 
+#include "device/drm.h"
 #include "device/host.h"
 #include "device/nvml.h"
 #include "recording/picture.h"
@@ -26,6 +27,14 @@ enum mt_outside_reason {
 
 #define MT_WATCH_GPUS 32u
 
+/* What was last written of a device that processes hold memory of which no recorder is in. */
+struct mt_watch_seen {
+    uint64_t uuid, name; /* numbers of strings */
+    uint64_t total_bytes;
+    uint64_t bytes;
+    int is_written;
+};
+
 /* NVIDIA's devices, once a process of the tree has loaded CUDA's driver (gpus.c). */
 struct mt_watch_gpus {
     struct mt_nvml nvml;
@@ -35,6 +44,7 @@ struct mt_watch_gpus {
     void *device[MT_WATCH_GPUS];
     uint64_t uuid[MT_WATCH_GPUS];   /* numbers of strings */
     uint64_t others[MT_WATCH_GPUS]; /* what the last DEVICE_OTHERS said, and one more; 0: none */
+    struct mt_watch_seen seen[MT_WATCH_GPUS]; /* of processes that were attached to */
     struct mt_nvml_process *processes;
     uint64_t apart_ns; /* between two looks for such a process */
     uint64_t next_ns;
@@ -94,6 +104,8 @@ struct mt_run {
     size_t n_processes;
     size_t processes_capacity;
     struct mt_watch_gpus gpus;
+    struct mt_drm_use drm_use; /* devices keep their numbers as long as the run lasts */
+    struct mt_watch_seen drm[MT_DRM_DEVICES][2]; /* a device's own memory, the host's for it */
     void *scratch;
 };
 
@@ -145,6 +157,12 @@ int mt_watch_text_has(const struct mt_run *run, const char *path, const char *wa
 /* What others use of the devices that the tree uses, when its time has come. */
 void mt_watch_gpus(struct mt_run *run, uint64_t now_ns);
 void mt_watch_gpus_finish(struct mt_run *run);
+
+/* What the tree holds of the devices of DRM's drivers (drm.c). Returns whether it has any. */
+int mt_watch_drm(struct mt_run *run);
+
+/* Writes what is held of a device, where it has changed (drm.c). */
+void mt_watch_write_seen(struct mt_run *run, struct mt_watch_seen *seen, uint64_t bytes);
 
 /* Takes the ends of the program and of what it left to us as subreaper. */
 void mt_watch_reap(struct mt_run *run);

@@ -67,7 +67,7 @@ def rss(pid):
 
 
 def adds_up(place):
-    return sum(rows_of(place).values()) + place["unattributed_bytes"] == place["total_resident_bytes"]
+    return sum(bytes or 0 for bytes in rows_of(place).values()) + place["unattributed_bytes"] == place["total_resident_bytes"]
 
 
 def test_rows_add_up_to_what_the_kernel_says():
@@ -77,6 +77,38 @@ def test_rows_add_up_to_what_the_kernel_says():
             assert adds_up(place), place
             assert place["total_resident_bytes"] == rss(process.pid), place
             assert place["total_resident_bytes"] >= 48 * MIB
+
+
+GO = """package main
+import ("bufio"; "fmt"; "os")
+func main() {
+    held := make([]byte, 48<<20)
+    for i := range held { held[i] = 1 }
+    fmt.Println("ready")
+    bufio.NewReader(os.Stdin).ReadString('\\n')
+    fmt.Fprint(os.Stderr, len(held))
+}
+"""
+
+
+def test_a_static_go_program_adds_up_too():
+    """Its heap is no allocator's that we know."""
+    if not shutil.which("go"):
+        raise tap.Skip("no Go here; the static C program above is the same to memtally")
+    source = os.path.join(FOLDER, "held.go")
+    with open(source, "w", encoding="ascii") as file:
+        file.write(GO)
+    program = os.path.join(FOLDER, "held-go")
+    settings = dict(os.environ, CGO_ENABLED="0", GOCACHE=os.path.join(FOLDER, "go"), GO111MODULE="off", GOFLAGS="")
+    subprocess.run(["go", "build", "-o", program, source], env=settings, check=True, timeout=240)
+    with held(program=program, stderr=subprocess.DEVNULL) as process:
+        process.send_signal(signal.SIGSTOP)  # its garbage collector works by itself
+        document = attached(process.pid)
+        place = host(document)
+        assert adds_up(place) and place["total_resident_bytes"] == rss(process.pid), place
+        assert place["total_resident_bytes"] >= 48 * MIB, place
+        assert "weights" not in rows_of(place), place
+        process.send_signal(signal.SIGCONT)
 
 
 def test_a_large_process_is_pictured_too():
@@ -129,20 +161,34 @@ def test_the_process_is_as_it_was():
 
 
 @contextlib.contextmanager
-def watched(pid):
-    """memtally watching a process, once it has written down which."""
+def watched(pid, wanted=HELD.encode(), n=1):
+    """memtally watching a process, once it has written down which, or something else so often. Its recording grows beside it."""
     with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
         command = [MEMTALLY, "attach", "--json", "--for", "1h", "-o", folder, str(pid)]
         with subprocess.Popen(command, stdout=subprocess.PIPE) as watcher:
             name = os.path.join(folder, "watch.mtr")
             while watcher.poll() is None:
                 with contextlib.suppress(FileNotFoundError), open(name, "rb") as file:
-                    if HELD.encode() in file.read(1 << 20):
+                    watcher.recorded = file.read(1 << 22)
+                    if watcher.recorded.count(wanted) >= n:
                         break
             try:
                 yield watcher
             finally:
                 watcher.kill()
+
+
+def test_the_kernel_looks_for_shared_pages_of_forks_only():
+    """For that it holds the lock of a process's mappings as long as it takes. A shell and what it starts share nothing."""
+    with held(8) as process, watched(process.pid, b"VmRSS") as watcher:
+        assert b"Pss_Anon" not in watcher.recorded
+    with subprocess.Popen(["sh", "-c", '"$0" 8; exit 0', HELD], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as shell:
+        assert shell.stdout.readline() == b"ready\n"
+        with watched(shell.pid, b"VmRSS", 2) as watcher:
+            assert b"Pss_Anon" not in watcher.recorded
+        shell.stdin.close()
+    with held(8, env=dict(os.environ, FORK="1"), n=2) as process, watched(process.pid, b"VmRSS", 2) as watcher:
+        assert watcher.recorded.count(b"Pss_Anon") >= 2
 
 
 def test_a_process_that_ends_or_becomes_another_is_no_error():

@@ -23,7 +23,7 @@ show "a folder/it's.gguf" -c 4096 --program node-llama-cpp
 show "a folder/it's.gguf" -c 4096 --engine ollama
 show "a folder/it's.gguf" -c 4096 --engine ik_llama.cpp
 show models/qwen -c 4096
-for engine in vllm sglang trt-llm transformers exllamav3; do
+for engine in vllm sglang trt-llm tgi transformers exllamav3; do
     show models/qwen -c 4096 --engine $engine --device 24GiB
 done
 show models/qwen/config.json -c 4096 --engine vllm --device 2x24GiB --tensor-parallel 2

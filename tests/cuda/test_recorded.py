@@ -267,6 +267,34 @@ def test_other_programs_memory_is_told_apart():
     assert device(rehearsed)["total_allocated_bytes"] >= (2 * 528 + 6 + 8) * MIB, rehearsed
 
 
+# A program on two cards that nobody records, and one on none; the first is attached to from beside it.
+BESIDE = """
+"$TAKES" dlsym linear "hold:$FOLDER/first" &
+while [ ! -e "$FOLDER/first.there" ]; do sleep 0.05; done
+"$MEMTALLY" attach --json -o "$FOLDER/seen" $! >"$FOLDER/document"
+"$MEMTALLY" attach --json $$ >"$FOLDER/tree"
+touch "$FOLDER/first"
+wait
+"""
+
+
+def test_attach_has_a_place_for_the_device_by_the_drivers_list():
+    with tempfile.TemporaryDirectory() as folder:
+        environment = dict(os.environ, TAKES=TAKES, FOLDER=folder, MEMTALLY=memtally.program())
+        memtally.must("rehearse", "--layer", "cuda", "-d", "H100-80GB", "--requests", "0", "--no-suggest", "--quiet", "--",
+                      "sh", "-c", BESIDE, env=environment)
+        reports = [json.loads(memtally.must("report", "--json", os.path.join(folder, "seen")).stdout)]
+        for name in "document", "tree":
+            with open(os.path.join(folder, name), encoding="utf-8") as file:
+                reports.append(json.load(file))
+    for report in reports:
+        place = device(report)
+        # 6 MiB and a context of 528; nobody says from outside which is which.
+        assert place["total_resident_bytes"] == (528 + 6) * MIB == place["unattributed_bytes"] and not place["rows"], place
+        assert place["peak_resident_bytes"] == (528 + 6) * MIB and place["others_bytes"] == 0, place
+        assert place["name"] == "NVIDIA H100 80GB HBM3" and place["capacity_bytes"] > 79 * GIB, place
+
+
 def test_a_lie_of_either_is_found():
     """One is planted in the first event of each kind, in the account and in the recording."""
     found = set()

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""memtally attach on a llama-server that is recorded at the same time: two observers of one process, from outside and from inside."""
+"""memtally attach on a llama-server that is recorded at the same time: two observers of one process, from outside and from inside. And
+on programs that no endpoint speaks for."""
 
 import contextlib
 import json
@@ -15,6 +16,7 @@ import urllib.request
 
 import engine
 import memtally
+import on_host
 import tap
 
 SHAPE = "--layers 8 --embedding-length 512 --ff-length 2048 --heads 8 --vocabulary 8192".split()
@@ -85,13 +87,87 @@ def test_weights_from_outside_are_those_from_inside():
     assert any(f"port {port}" in note for note in document["notes"]), document["notes"]
 
 
-def test_what_no_mapping_tells_is_not_called_weights():
+def near(one, other):
+    return abs(one - other) <= 0.02 * other
+
+
+def adds_up(place):
+    return sum(row["resident_bytes"] or 0 for row in place["rows"]) + place["unattributed_bytes"] == place["total_resident_bytes"]
+
+
+def compared(*flags):
+    """Weights and cache on the host from outside and from inside, of one server."""
     with tempfile.TemporaryDirectory() as folder:
-        with recorded_server(folder, "--load-mode", "none") as (_, pid, _):
+        with recorded_server(folder, *flags) as (_, pid, _):
             document = attached(pid)
-        inside = memtally.row(memtally.host(memtally.report(os.path.join(folder, "rec"), "steady")), "weights")
-    assert inside["resident_bytes"] > 20 * memtally.MIB, inside
-    assert memtally.row(memtally.host(document), "weights")["resident_bytes"] == 0, document
+        report = memtally.report(os.path.join(folder, "rec"), "steady")
+    place = memtally.host(document)
+    assert adds_up(place), place
+    return {name: (memtally.row(place, name), memtally.row(memtally.host(report), name)["resident_bytes"])
+            for name in ("weights", "kv_cache")}
+
+
+def test_the_cache_follows_from_the_endpoints_word_and_the_header():
+    """Mapped weights are measured; the cache, which nothing maps, is derived: 2 MiB of f16 keys and values a layer."""
+    for flags in ([], ["-ctk", "q8_0", "-ctv", "q8_0", "-fa", "on"], ["--kv-unified"]):
+        for name, (outside, inside) in compared(*flags).items():
+            assert inside > 4 * memtally.MIB and near(outside["resident_bytes"], inside), (flags, name, outside, inside)
+            assert outside["provenance"] == ("inferred" if name == "weights" else "derived"), (flags, outside)
+
+
+def test_weights_that_no_mapping_tells_follow_from_the_model_file():
+    for name, (outside, inside) in compared("--load-mode", "none").items():
+        assert inside > 10 * memtally.MIB and near(outside["resident_bytes"], inside), (name, outside, inside)
+        assert outside["provenance"] == "derived", outside
+
+
+@contextlib.contextmanager
+def started(*words, **settings):
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, **settings) as process:
+        assert process.stdout.readline() == b"ready\n"
+        try:
+            yield process
+        finally:
+            process.stdin.close()
+            process.wait(120)
+
+
+def test_node_adds_up_and_has_no_model():
+    program = 'const held = Buffer.alloc(64 << 20, 1); console.log("ready"); process.stdin.resume(); process.stdin.on("end", () => held[0])'
+    with started(engine.node(), "-e", program) as process:
+        document = json.loads(memtally.must("attach", "--json", str(process.pid)).stdout)
+        rss = status_bytes(process.pid, "Rss:")
+    place = memtally.host(document)
+    assert adds_up(place) and abs(place["total_resident_bytes"] - rss) <= 0.01 * rss, (place["total_resident_bytes"], rss)
+    assert place["unattributed_bytes"] >= 60 * memtally.MIB, place
+    assert not [row for row in place["rows"] if row["category"] in ("weights", "kv_cache")], place
+
+
+def test_of_a_program_with_pytorch_nothing_tells_the_weights():
+    program = 'import sys, torch; held = torch.ones(16 << 20); print("ready", flush=True); sys.stdin.read()'
+    with tempfile.TemporaryDirectory() as folder:
+        environment = on_host.stage(os.path.join(folder, "libraries"))
+        with started(engine.torch(), "-c", program, env=environment) as process:
+            document = json.loads(memtally.must("attach", "--json", str(process.pid)).stdout)
+            rss = status_bytes(process.pid, "Rss:")
+    place = memtally.host(document)
+    assert adds_up(place) and abs(place["total_resident_bytes"] - rss) <= 0.01 * rss, (place["total_resident_bytes"], rss)
+    for name in "weights", "kv_cache":
+        row = memtally.row(place, name)
+        assert row["resident_bytes"] is None and row["provenance"] is None, row
+    assert place["unattributed_bytes"] + memtally.row(place, "runtime")["resident_bytes"] >= 64 * memtally.MIB, place
+
+
+def test_without_the_endpoint_the_cache_is_unknown():
+    with tempfile.TemporaryDirectory() as folder:
+        with recorded_server(folder) as (_, pid, _):
+            document = json.loads(memtally.must("attach", "--json", "--no-endpoint", str(pid)).stdout)
+            text = memtally.must("attach", "--no-endpoint", str(pid)).stdout
+    place = memtally.host(document)
+    row = memtally.row(place, "kv_cache")
+    assert row["resident_bytes"] is None and row["allocated_bytes"] is None and adds_up(place), place
+    assert memtally.row(place, "weights")["resident_bytes"] > 20 * memtally.MIB, place
+    assert [line for line in text.splitlines() if line.startswith("kv_cache") and "unknown" in line], text
 
 
 if __name__ == "__main__":

@@ -14,14 +14,23 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length);
 
 static const uint8_t ops[] = {
-    MT_EVENT_DEVICE,        MT_EVENT_DEVICE_ALLOC,
-    MT_EVENT_DEVICE_FREE,   MT_EVENT_DEVICE_MAP,
-    MT_EVENT_DEVICE_UNMAP,  MT_EVENT_DEVICE_HELD,
-    MT_EVENT_DEVICE_USED,   MT_EVENT_DEVICE_REFUSED,
-    MT_EVENT_DEVICE_RESET,  MT_EVENT_DEVICE_POOL,
-    MT_EVENT_DEVICE_CALLER, MT_EVENT_LABEL,
-    MT_EVENT_BUFFER_ALLOC,  MT_EVENT_BUFFER_USAGE,
-    MT_EVENT_DEVICE_OTHERS, MT_EVENT_PROCESS /* the next one begins */,
+    MT_EVENT_DEVICE,
+    MT_EVENT_DEVICE_ALLOC,
+    MT_EVENT_DEVICE_FREE,
+    MT_EVENT_DEVICE_MAP,
+    MT_EVENT_DEVICE_UNMAP,
+    MT_EVENT_DEVICE_HELD,
+    MT_EVENT_DEVICE_USED,
+    MT_EVENT_DEVICE_REFUSED,
+    MT_EVENT_DEVICE_RESET,
+    MT_EVENT_DEVICE_POOL,
+    MT_EVENT_DEVICE_CALLER,
+    MT_EVENT_LABEL,
+    MT_EVENT_BUFFER_ALLOC,
+    MT_EVENT_BUFFER_USAGE,
+    MT_EVENT_DEVICE_OTHERS,
+    MT_EVENT_DEVICE_SEEN,
+    MT_EVENT_PROCESS /* the next one begins */,
 };
 
 static uint64_t field_of(uint8_t byte)
@@ -44,7 +53,10 @@ static void take(struct mt_device_pass *pass, const uint8_t *data, uint64_t ns)
         event.field[i] = field_of(data[1 + i]);
     if (event.op == MT_EVENT_DEVICE_OTHERS)
         must(mt_device_take_others(pass->devices, name, event.field[1], ns));
-    else if (event.op != MT_EVENT_PROCESS)
+    else if (event.op == MT_EVENT_DEVICE_SEEN) {
+        struct mt_device_sight sight = {name, name, event.field[2], event.field[3]};
+        must(mt_device_take_seen(pass->devices, &sight, ns));
+    } else if (event.op != MT_EVENT_PROCESS)
         must(mt_device_take(pass, &event, ns, name, name));
     else {
         struct mt_devices *devices = pass->devices;

@@ -54,9 +54,8 @@ static void put_row(struct mt_csv *csv, const char *recording, const char *place
                     const struct mt_tally_row *row)
 {
     const char *category = mt_category_name(row->category);
-    put_line(csv, &(struct line){recording, "row", place, category, NULL,
-                                 mt_provenance_name(row->provenance), row->allocated_bytes,
-                                 row->resident_bytes, row->count});
+    put_line(csv, &(struct line){recording, "row", place, category, NULL, cli_row_provenance(row),
+                                 row->allocated_bytes, row->resident_bytes, row->count});
     for (size_t i = 0; i < row->n_details; i++) {
         const struct mt_tally_detail *detail = &row->details[i];
         put_line(csv,

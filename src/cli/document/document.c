@@ -19,6 +19,13 @@ uint64_t cli_sum(uint64_t a, uint64_t b)
     return a == MT_UNKNOWN || b == MT_UNKNOWN ? MT_UNKNOWN : a + b;
 }
 
+const char *cli_row_provenance(const struct mt_tally_row *row)
+{
+    int is_unknown =
+        !row->n_details && row->resident_bytes == MT_UNKNOWN && row->allocated_bytes == MT_UNKNOWN;
+    return is_unknown ? NULL : mt_provenance_name(row->provenance);
+}
+
 const struct mt_tally_process *cli_main_process(const struct mt_tally *tally)
 {
     const struct mt_tally_process *last = tally->n_processes ? &tally->processes[0] : NULL;

@@ -84,6 +84,9 @@ int cli_has_no_stacks(const struct mt_stack_list *stacks);
 /* Sums where a part that is not known makes the sum unknown. */
 uint64_t cli_sum(uint64_t a, uint64_t b);
 
+/* How a row's figures are known; NULL where nobody knows them. */
+const char *cli_row_provenance(const struct mt_tally_row *row);
+
 /* The process that was run, as what it was in the end: the last image of the first process of the
  * tally, or NULL. */
 const struct mt_tally_process *cli_main_process(const struct mt_tally *tally);

@@ -29,7 +29,7 @@ static void put_row(struct mt_json *json, const struct mt_tally_row *row)
     mt_json_count(json, "low_bytes", row->low_bytes);
     mt_json_count(json, "high_bytes", row->high_bytes);
     mt_json_count(json, "count", row->count);
-    mt_json_text(json, "provenance", mt_provenance_name(row->provenance));
+    mt_json_text(json, "provenance", cli_row_provenance(row));
     mt_json_begin_array(json, "detail");
     for (size_t i = 0; i < row->n_details; i++)
         put_detail(json, &row->details[i]);

@@ -74,10 +74,11 @@ static void add_the_rest(struct breakdown *breakdown, const struct mt_tally_row 
 
 static void add_row(struct breakdown *breakdown, const struct mt_tally_row *row)
 {
+    const char *provenance = cli_row_provenance(row);
     add_line(breakdown, &(struct line){.name = mt_category_name(row->category),
                                        .allocated_bytes = row->allocated_bytes,
                                        .resident_bytes = row->resident_bytes,
-                                       .provenance = mt_provenance_name(row->provenance)});
+                                       .provenance = provenance ? provenance : "unknown"});
     if (breakdown->details_shown == 0)
         return;
     /* "1 more" would take the room of the line that it hides. */

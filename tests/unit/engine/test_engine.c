@@ -141,7 +141,7 @@ static void test_every_built_in_table_is_valid_and_found_by_its_name(void **stat
             fail_msg("%s: %s", mt_engine_name_at(n), error.text);
         assert_string_equal(engine.name, mt_engine_name_at(n));
     }
-    assert_int_equal(n, 8);
+    assert_int_equal(n, 9);
 }
 
 static void test_an_engine_may_be_named_with_a_version(void **state)

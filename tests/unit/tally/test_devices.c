@@ -374,6 +374,36 @@ static void test_what_others_use_is_told_apart(void **state)
     (void)state;
 }
 
+/* A process that was attached to: nobody says what its memory is for. */
+static void test_what_is_seen_from_outside_is_held_and_not_told_what_for(void **state)
+{
+    static const uint64_t held[] = {500 * MIB, 800 * MIB, 700 * MIB, 0};
+    struct mt_device_sight sight = {"GPU-9", "card", 4096 * MIB, 0};
+    struct mt_devices devices = {0};
+    struct mt_device_moment moment;
+    struct mt_claims claims;
+    (void)state;
+    for (size_t i = 0; i < 4; i++) {
+        sight.bytes = held[i];
+        assert_int_equal(mt_device_take_seen(&devices, &sight, (i + 1) * SECOND), 0);
+    }
+    assert_int_equal(mt_device_take_others(&devices, "GPU-9", 30 * MIB, SECOND), 0);
+    assert_int_equal(devices.n_places, 1);
+    assert_int_equal(devices.places[0].total_bytes, 4096 * MIB);
+    assert_int_equal(mt_device_peak(&devices, 0, &moment), 0);
+    assert_int_equal(moment.ns, 2 * SECOND);
+    assert_int_equal(moment.seen_bytes, 800 * MIB);
+    assert_int_equal(mt_device_others(&moment), 30 * MIB);
+    assert_int_equal(mt_claims_init(&claims), 0);
+    assert_int_equal(mt_device_claims(&devices, 0, &moment, 1, NULL, &claims), 0);
+    assert_int_equal(claims.items[0].resident_bytes, 800 * MIB);
+    assert_int_equal(claims.n, 1);
+    mt_claims_finish(&claims);
+    assert_int_equal(mt_device_at(&devices, 0, 9 * SECOND, &moment), 0);
+    assert_int_equal(moment.seen_bytes, 0);
+    mt_devices_finish(&devices);
+}
+
 /* The card is fullest while another program is there, the process has most later. */
 static void test_the_peak_is_the_recorded_processes_own(void **state)
 {
@@ -482,6 +512,7 @@ int main(void)
         cmocka_unit_test(test_a_label_says_what_an_allocation_is_for),
         cmocka_unit_test(test_what_the_driver_takes_is_told_by_the_call_around_it),
         cmocka_unit_test(test_what_others_use_is_told_apart),
+        cmocka_unit_test(test_what_is_seen_from_outside_is_held_and_not_told_what_for),
         cmocka_unit_test(test_the_peak_is_the_recorded_processes_own),
         cmocka_unit_test(test_what_was_allocated_is_never_others),
         cmocka_unit_test(test_a_pool_goes_with_its_process),

@@ -167,9 +167,34 @@ static void test_fields_are_read_in_bytes_or_are_unknown(void **state)
     assert_int_equal(mt_field_bytes(text, 0, "Rss"), UINT64_MAX);
 }
 
+/* A library of 0x4000 bytes, the last of them writable, and what the kernel has behind it. */
+static void test_zeroed_data_is_no_larger_than_its_file_where_nobody_recorded(void **state)
+{
+    struct mt_vma text = {
+        .start = 0x10000, .end = 0x13000, .kind = MT_VMA_FILE, .inode = 7, .device = 1};
+    struct mt_vma data = text;
+    struct mt_vma behind = {.start = 0x14000, .end = 0x18000, .kind = MT_VMA_ANONYMOUS};
+    struct mt_mapped_file file = {0};
+    (void)state;
+    data.start = 0x13000;
+    data.end = 0x14000;
+    data.writable = 1;
+    mt_mapped_file_note(&file, &text, 3);
+    assert_false(mt_mapped_file_is_zeroed(&file, &behind, 1));
+    mt_mapped_file_note(&file, &data, 3);
+    assert_int_equal(file.claim, 3);
+    assert_true(mt_mapped_file_is_zeroed(&file, &behind, 0));
+    behind.end += 0x1000;
+    assert_false(mt_mapped_file_is_zeroed(&file, &behind, 0));
+    assert_true(mt_mapped_file_is_zeroed(&file, &behind, 1));
+    behind.start += 0x1000;
+    assert_false(mt_mapped_file_is_zeroed(&file, &behind, 1));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_zeroed_data_is_no_larger_than_its_file_where_nobody_recorded),
         cmocka_unit_test(test_captured_lines_are_read),
         cmocka_unit_test(test_an_address_is_found_up_to_the_edge_of_its_mapping),
         cmocka_unit_test(test_lines_that_make_no_sense_are_counted_and_left_out),

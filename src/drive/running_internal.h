@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/* What the parts of running.c share. */
+#ifndef DRIVE_RUNNING_INTERNAL_H
+#define DRIVE_RUNNING_INTERNAL_H
+
+#include <memtally/error.h>
+
+#include "drive/running.h"
+#include "engine/engine.h"
+
+/* Asking one server; `engine` is its table. */
+struct mt_drive_asking {
+    const struct mt_engine *engine;
+    int port;
+    uint64_t until_ns;
+    int refused; /* the status of an answer that was none */
+    struct mt_error error;
+};
+
+/* Asks at every path that the engine's table has, and takes what is answered. Returns whether it
+ * was the engine that answered (running_answers.c). */
+int mt_drive_running_ask(struct mt_drive_asking *asking, struct mt_drive_running *running);
+
+/* Takes what the flags of a server's process say, and the listed names of its environment
+ * (running_command.c). */
+void mt_drive_running_command(const char *proc, pid_t pid, struct mt_drive_running *running);
+
+/* Copies what comes from outside and may have any bytes in it; leaves `text` where nothing is said.
+ */
+void mt_drive_running_take_text(char *text, size_t size, const char *said);
+
+#endif

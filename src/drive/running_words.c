@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: MIT */
+/* What a running server's words, its model's header and the rules of its version make of a tally.
+ * A rule's bytes are derived, an engine's own word of bytes is inferred: neither is ever exact. */
+#include <memtally/model_file.h>
+#include <memtally/predict.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "drive/running.h"
+#include "engine/engine.h"
+
+#define DEVICES_MAX   16u
+#define USUAL_DEVICE  ((uint64_t)80 << 30) /* where nobody says how large one is */
+#define UNSEEN_DEVICE "gpu:?"
+
+/* The words while they are made. */
+struct speech {
+    const struct mt_drive_running *running;
+    const struct mt_tally *tally;
+    struct mt_drive_words *words;
+    const struct mt_tally_place *host;
+    const struct mt_tally_place *devices[DEVICES_MAX];
+    size_t n_devices;
+};
+
+static void say(struct speech *speech, const char *place, enum mt_category category, uint64_t bytes,
+                enum mt_provenance provenance, const char *name)
+{
+    struct mt_drive_words *words = speech->words;
+    if (words->n == MT_RUNNING_WORDS || !bytes)
+        return;
+    snprintf(words->names[words->n], sizeof words->names[0], "%s", name);
+    words->items[words->n] =
+        (struct mt_tally_word){place, category, words->names[words->n], bytes, provenance};
+    words->n++;
+}
+
+static void why(struct speech *speech, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* The first reason is the one that counts. */
+static void why(struct speech *speech, const char *format, ...)
+{
+    va_list arguments;
+    if (*speech->words->why)
+        return;
+    va_start(arguments, format);
+    vsnprintf(speech->words->why, sizeof speech->words->why, format, arguments);
+    va_end(arguments);
+}
+
+/* Memory of the machine that is held for a device is a place, and none of the devices'. */
+static int is_device(const char *place)
+{
+    size_t length = strlen(place);
+    return strncmp(place, "gpu:", 4) == 0 &&
+           !(length > 5 && strcmp(place + length - 5, "/host") == 0);
+}
+
+static void find_places(struct speech *speech)
+{
+    for (size_t i = 0; i < speech->tally->n_places; i++) {
+        const struct mt_tally_place *place = &speech->tally->places[i];
+        if (strcmp(place->place, "host") == 0)
+            speech->host = place;
+        else if (is_device(place->place) && speech->n_devices < DEVICES_MAX)
+            speech->devices[speech->n_devices++] = place;
+    }
+}
+
+static uint64_t resident(const struct mt_tally_place *place, enum mt_category category)
+{
+    const struct mt_tally_row *row = place ? mt_tally_row_of(place, category) : NULL;
+    return row && row->resident_bytes != MT_UNKNOWN ? row->resident_bytes : 0;
+}
+
+/* Libraries by which a process has the driver of a device, and by which it computes a model. */
+static const char *const drivers[] = {"libcuda.so", "libamdhip64.so", "libze_loader.so", NULL};
+static const char *const computing[] = {"libtorch_cpu.so", "libllama.so", "libggml-base.so",
+                                        "libonnxruntime.so", NULL};
+
+/* Whether it has mapped one of the libraries, by the names of the tally's parts. */
+static int has_mapped(const struct speech *speech, const char *const *libraries)
+{
+    const struct mt_tally_row *row =
+        speech->host ? mt_tally_row_of(speech->host, MT_CATEGORY_RUNTIME) : NULL;
+    for (size_t i = 0; row && i < row->n_details; i++)
+        for (size_t j = 0; libraries[j]; j++)
+            if (strncmp(row->details[i].name, libraries[j], strlen(libraries[j])) == 0)
+                return 1;
+    return 0;
+}
+
+static int uses_a_driver(const struct speech *speech)
+{
+    return has_mapped(speech, drivers);
+}
+
+/* The engine as settings name it; `name` lives as long as they. An unknown version is the newest.
+ */
+static const char *engine_of(const struct mt_drive_running *running, char name[128])
+{
+    struct mt_engine engine;
+    int is_own = strcmp(running->engine, running->rules) == 0;
+    if (is_own && *running->version) {
+        snprintf(name, 128, "%s@%.*s", running->rules, (int)strcspn(running->version, "-+ "),
+                 running->version);
+        if (mt_engine_find(name, &engine, NULL) == 0)
+            return name;
+    }
+    snprintf(name, 128, "%s", running->rules);
+    return name;
+}
+
+static const char *or_null(const char *text)
+{
+    return *text ? text : NULL;
+}
+
+/* ---- llama.cpp: weights and cells by the header ---- */
+
+static struct mt_predict_settings settings_of(const struct speech *speech, char engine[128])
+{
+    const struct mt_drive_running *running = speech->running;
+    uint64_t n = running->sequences ? running->sequences : 1;
+    int is_unified = running->is_unified || !running->has_sequences;
+    return (struct mt_predict_settings){
+        .engine = engine_of(running, engine),
+        .program = MT_PROGRAM_SERVER,
+        .context_tokens = is_unified ? running->context_tokens : running->context_tokens * n,
+        .sequences = n,
+        .unified_kv = is_unified && n > 1 ? MT_SWITCH_ON : MT_SWITCH_AUTO,
+        .kv_type_k = or_null(running->kv_type_k),
+        .kv_type_v = or_null(running->kv_type_v),
+        .kv_on_host = running->keeps_kv_on_host,
+        .processor = mt_processor_here(),
+    };
+}
+
+static int is_mapped(const struct mt_tally_detail *detail)
+{
+    const char *rule = detail->rule ? strrchr(detail->rule, '/') : NULL;
+    return rule && strcmp(rule, "/weights_mapped") == 0;
+}
+
+/* What is told of a place of an estimate goes to a place of the tally. Weights that the kernel
+ * shows to be mapped are measured already. */
+static void say_rows(struct speech *speech, const struct mt_tally_place *from, const char *to,
+                     int is_measured)
+{
+    static const enum mt_category categories[] = {MT_CATEGORY_WEIGHTS, MT_CATEGORY_KV_CACHE,
+                                                  MT_CATEGORY_RECURRENT_STATE};
+    for (size_t c = 0; c < sizeof categories / sizeof *categories; c++) {
+        const struct mt_tally_row *row = mt_tally_row_of(from, categories[c]);
+        int is_cache = categories[c] != MT_CATEGORY_WEIGHTS;
+        if (!row || (is_cache && !speech->running->context_tokens))
+            continue;
+        for (size_t i = 0; i < row->n_details; i++)
+            if (!is_measured || !is_mapped(&row->details[i]))
+                say(speech, to, categories[c], row->details[i].allocated_bytes,
+                    MT_PROVENANCE_DERIVED, row->details[i].name);
+    }
+}
+
+/* Whether the device may hold all of the model: it was told so, or was told nothing and has as
+ * much. */
+static int holds_all(const struct speech *speech, const struct mt_tally_place *all)
+{
+    const char *asked = speech->running->gpu_layers;
+    uint64_t least = 0;
+    if (*asked && strcmp(asked, "auto") != 0 && strcmp(asked, "all") != 0)
+        return 0;
+    for (size_t i = 0; i < all->n_rows; i++)
+        if (all->rows[i].category == MT_CATEGORY_WEIGHTS ||
+            all->rows[i].category == MT_CATEGORY_KV_CACHE)
+            least += all->rows[i].allocated_bytes;
+    return speech->devices[0]->total_resident_bytes >= least;
+}
+
+static const struct mt_tally_place *place_named(const struct mt_tally *tally, const char *name)
+{
+    for (size_t i = 0; i < tally->n_places; i++)
+        if (strcmp(tally->places[i].place, name) == 0)
+            return &tally->places[i];
+    return NULL;
+}
+
+static void say_estimate(struct speech *speech, const struct mt_estimate *estimate)
+{
+    const struct mt_tally_place *host = place_named(&estimate->tally, "host");
+    const struct mt_tally_place *device = place_named(&estimate->tally, "gpu:0");
+    int is_measured = resident(speech->host, MT_CATEGORY_WEIGHTS) > 0;
+    if (device && !*speech->running->gpu_layers && !holds_all(speech, device)) {
+        why(speech, "how many layers lie on the device is not said by the server");
+        return;
+    }
+    if (host)
+        say_rows(speech, host, "host", is_measured);
+    if (device)
+        say_rows(speech, device, speech->devices[0]->place, 0);
+}
+
+static void say_llama(struct speech *speech, const struct mt_model *model)
+{
+    char engine[128];
+    struct mt_predict_settings settings = settings_of(speech, engine);
+    struct mt_error error = {.offset = MT_NO_OFFSET};
+    struct mt_estimate *estimate;
+    uint64_t capacity = USUAL_DEVICE;
+    if (speech->n_devices > 1) {
+        why(speech, "which of %zu devices has which layers is not said by the server",
+            speech->n_devices);
+        return;
+    }
+    if (speech->n_devices) {
+        uint64_t told = speech->devices[0]->capacity_bytes;
+        capacity = told == MT_UNKNOWN || !told ? capacity : told;
+        settings.device_bytes = &capacity;
+        settings.n_devices = 1;
+        settings.has_gpu_layers = 1;
+        settings.gpu_layers = strtoull(speech->running->gpu_layers, NULL, 10);
+        if (speech->running->gpu_layers[0] < '0' || speech->running->gpu_layers[0] > '9')
+            settings.gpu_layers = MT_ALL;
+    }
+    if (!resident(speech->host, MT_CATEGORY_WEIGHTS))
+        settings.mmap = MT_SWITCH_OFF;
+    if (mt_estimate_create(model, &settings, &estimate, &error) < 0) {
+        why(speech, "%.180s", error.text);
+        return;
+    }
+    say_estimate(speech, estimate);
+    mt_estimate_destroy(estimate);
+}
+
+/* ---- engines with a pool ---- */
+
+/* What each rank has of weights, and what a token takes of its cache; 0 where no rule tells. */
+struct rank {
+    uint64_t weight_bytes;
+    uint64_t token_bytes;
+};
+
+static struct rank rank_of(struct speech *speech, const struct mt_model *model)
+{
+    const struct mt_drive_running *running = speech->running;
+    char engine[128];
+    uint64_t bytes[DEVICES_MAX];
+    struct mt_error error = {.offset = MT_NO_OFFSET};
+    struct mt_estimate *estimate;
+    struct rank rank = {0};
+    for (size_t i = 0; i < DEVICES_MAX; i++)
+        bytes[i] = USUAL_DEVICE;
+    const struct mt_predict_settings settings = {
+        .engine = engine_of(running, engine),
+        .context_tokens = running->context_tokens,
+        .kv_type_k = or_null(running->kv_type_k),
+        .tensor_parallel = running->ranks,
+        .device_bytes = bytes,
+        .n_devices = running->ranks,
+    };
+    if (mt_estimate_create(model, &settings, &estimate, &error) < 0) {
+        why(speech, "%.180s", error.text);
+        return rank;
+    }
+    const struct mt_tally_place *first = place_named(&estimate->tally, "gpu:0");
+    const struct mt_tally_row *weights = first ? mt_tally_row_of(first, MT_CATEGORY_WEIGHTS) : NULL;
+    rank.weight_bytes = weights ? weights->allocated_bytes : 0;
+    rank.token_bytes = estimate->pool.present ? estimate->pool.bytes_per_token : 0;
+    mt_estimate_destroy(estimate);
+    return rank;
+}
+
+static void say_rank(struct speech *speech, const char *place, const struct rank *rank, uint64_t n)
+{
+    const struct mt_drive_running *running = speech->running;
+    if (rank->weight_bytes)
+        say(speech, place, MT_CATEGORY_WEIGHTS, rank->weight_bytes * n, MT_PROVENANCE_DERIVED,
+            "by the model's header and the engine's rules");
+    else
+        say(speech, place, MT_CATEGORY_WEIGHTS, running->weight_bytes * n, MT_PROVENANCE_INFERRED,
+            "by the engine's own word");
+    if (rank->token_bytes && running->cache_tokens < UINT64_MAX / rank->token_bytes / n)
+        say(speech, place, MT_CATEGORY_KV_CACHE, running->cache_tokens * rank->token_bytes * n,
+            MT_PROVENANCE_DERIVED,
+            "tokens by the engine's word, bytes of one by the model's header");
+    else
+        say(speech, place, MT_CATEGORY_KV_CACHE, running->cache_bytes * n, MT_PROVENANCE_INFERRED,
+            "by the engine's own word");
+}
+
+static void say_pool(struct speech *speech, const struct mt_model *model)
+{
+    struct rank rank = {0};
+    uint64_t n = speech->running->ranks ? speech->running->ranks : 1;
+    if (n > DEVICES_MAX) {
+        why(speech, "more than %u ranks are not told apart", DEVICES_MAX);
+        return;
+    }
+    if (model)
+        rank = rank_of(speech, model);
+    if (!speech->n_devices)
+        say_rank(speech, uses_a_driver(speech) ? UNSEEN_DEVICE : "host", &rank, n);
+    else if (speech->n_devices == n)
+        for (size_t i = 0; i < n; i++)
+            say_rank(speech, speech->devices[i]->place, &rank, 1);
+    else
+        why(speech, "which of %zu devices has which part is not said by the server",
+            speech->n_devices);
+}
+
+/* ---- all of it ---- */
+
+/* Ollama's word of what it has loaded, where nothing tells its parts. */
+static void say_loaded(struct speech *speech)
+{
+    static const char name[] = "weights, cache and compute by the engine's own word";
+    const struct mt_drive_running *running = speech->running;
+    if (!running->is_told_loaded || speech->words->n || speech->n_devices > 1)
+        return;
+    say(speech, "host", MT_CATEGORY_RUNTIME, running->loaded_bytes - running->loaded_device_bytes,
+        MT_PROVENANCE_INFERRED, name);
+    say(speech, speech->n_devices ? speech->devices[0]->place : UNSEEN_DEVICE, MT_CATEGORY_RUNTIME,
+        running->loaded_device_bytes, MT_PROVENANCE_INFERRED, name);
+}
+
+static int is_told(const struct speech *speech, enum mt_category category)
+{
+    for (size_t i = 0; i < speech->words->n; i++)
+        if (speech->words->items[i].category == category)
+            return 1;
+    for (size_t i = 0; i < speech->tally->n_places; i++)
+        if (resident(&speech->tally->places[i], category))
+            return 1;
+    return 0;
+}
+
+static void say_unknown(struct speech *speech)
+{
+    const char *place = speech->n_devices       ? speech->devices[0]->place
+                        : uses_a_driver(speech) ? UNSEEN_DEVICE
+                                                : "host";
+    if (!is_told(speech, MT_CATEGORY_WEIGHTS))
+        say(speech, place, MT_CATEGORY_WEIGHTS, MT_UNKNOWN, MT_PROVENANCE_ASSUMED, "unknown");
+    if (!is_told(speech, MT_CATEGORY_KV_CACHE))
+        say(speech, place, MT_CATEGORY_KV_CACHE, MT_UNKNOWN, MT_PROVENANCE_ASSUMED, "unknown");
+}
+
+/* Whether the cache follows from the context by a rule, and is no pool that takes what is left. */
+static int has_cells(const char *name)
+{
+    struct mt_engine engine;
+    return mt_engine_find(name, &engine, NULL) == 0 && mt_engine_has(&engine, "kv_cache", "rule");
+}
+
+static struct mt_model *open_model(struct speech *speech, const char *path)
+{
+    struct mt_error error = {.offset = MT_NO_OFFSET};
+    struct mt_model *model = NULL;
+    if (!path || !*path)
+        why(speech, "which model file it serves is not known");
+    else if (mt_model_open(path, NULL, &model, &error) < 0)
+        why(speech, "the model's header could not be read: %.140s", error.text);
+    return model;
+}
+
+void mt_drive_running_words(const struct mt_drive_running *running, const char *model_path,
+                            const struct mt_tally *tally, struct mt_drive_words *words)
+{
+    struct speech speech = {.running = running, .tally = tally, .words = words};
+    *words = (struct mt_drive_words){.n = 0};
+    find_places(&speech);
+    if (!*running->engine) {
+        if (has_mapped(&speech, computing))
+            say_unknown(&speech);
+        return;
+    }
+    struct mt_model *model = open_model(&speech, model_path);
+    if (!has_cells(running->rules))
+        say_pool(&speech, model);
+    else if (model)
+        say_llama(&speech, model);
+    mt_model_close(model);
+    say_loaded(&speech);
+    say_unknown(&speech);
+}
