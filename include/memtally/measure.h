@@ -41,7 +41,9 @@ extern "C" {
 #define MT_MEASURE_METHOD_LIST(X)                                                                  \
     X(AUTO, 0, "auto")       /* exact where the kernel allows, else sampled; never in a result */  \
     X(EXACT, 1, "exact")     /* the kernel's high-water mark, reset before the call */             \
-    X(SAMPLED, 2, "sampled") /* looks at intervals: peaks between two looks are missed */
+    X(SAMPLED, 2, "sampled") /* looks at intervals: peaks between two looks are missed */          \
+    X(CAUGHT, 3, "caught")   /* the driver is asked after each call of it that takes or gives      \
+                                memory of a device; only in a result */
 
 enum mt_measure_method {
 #define MT_MEASURE_METHOD_ENUM(NAME, value, name) MT_MEASURE_##NAME = value,
@@ -52,23 +54,41 @@ enum mt_measure_method {
 /* `device_index` for: host memory only. */
 #define MT_MEASURE_HOST_ONLY (-1)
 
+/* How `device_index` counts. They differ where CUDA_VISIBLE_DEVICES or CUDA_DEVICE_ORDER is set. */
+enum mt_measure_count {
+    MT_MEASURE_AS_NVML, /* every device of the machine, as nvidia-smi does */
+    MT_MEASURE_AS_CUDA  /* those that this process sees. CUDA is initialised (cuInit()) where it is
+                           not yet; a child that is forked later cannot use it then */
+};
+
+/* A device's UUID as text ("GPU-01234567-89ab-cdef-0123-456789abcdef"), with its end. */
+#define MT_MEASURE_UUID_BYTES 96u
+
 /* Start from MT_MEASURE_OPTIONS_INIT: an object of zeros asks for device 0. */
 struct mt_measure_options {
     enum mt_measure_method method;
-    int device_index;     /* NVIDIA device as NVML counts them, or MT_MEASURE_HOST_ONLY */
+    int device_index;     /* NVIDIA device, or MT_MEASURE_HOST_ONLY */
     uint64_t interval_ns; /* between samples, 100 us to 1 h; 0 means 10 ms */
+    enum mt_measure_count device_count;
+    const char *device_uuid; /* NULL, or the device's, whatever `device_index` says */
 };
 
 #define MT_MEASURE_OPTIONS_INIT                                                                    \
     {                                                                                              \
-        MT_MEASURE_AUTO, MT_MEASURE_HOST_ONLY, 0                                                   \
+        MT_MEASURE_AUTO, MT_MEASURE_HOST_ONLY, 0, MT_MEASURE_AS_NVML, NULL                         \
     }
 
 /* What a call took. Figures that are not known are MT_UNKNOWN.
  * Invariant where both are known: growth_bytes == peak_bytes - baseline_bytes, and
- * peak_bytes >= baseline_bytes; likewise for the device.
- * Device figures are of the whole device, every process on it included, and always sampled; they
- * are MT_UNKNOWN where no device was asked for. */
+ * peak_bytes >= baseline_bytes; likewise for the device and what is this process's own of it.
+ *
+ * Device figures are MT_UNKNOWN where no device was asked for. Those of the whole device have every
+ * process on it in them. Those called `own` are this process's share, context and all, as the
+ * driver lists it; they are MT_UNKNOWN where the list never named this process (most containers, or
+ * a process that did not use the device). Where the process is recorded (`memtally run`) both peaks
+ * are caught: the recorder asks the driver after each call that takes or gives back a MiB or more.
+ * What other processes use is known at intervals only: what they take or give back between two
+ * samples may stand in the own peak, or lack there. Elsewhere both peaks are sampled. */
 struct mt_measure_result {
     void *value;                   /* what the function returned */
     enum mt_measure_method method; /* of peak_bytes; MT_MEASURE_EXACT or MT_MEASURE_SAMPLED */
@@ -85,6 +105,13 @@ struct mt_measure_result {
     uint64_t device_peak_bytes;
     uint64_t device_growth_bytes;
     uint64_t device_after_bytes;
+    enum mt_measure_method device_method; /* of its peaks: MT_MEASURE_CAUGHT or _SAMPLED; _AUTO
+                                             where no device was asked for */
+    uint64_t device_own_baseline_bytes;
+    uint64_t device_own_peak_bytes;
+    uint64_t device_own_growth_bytes;
+    uint64_t device_own_after_bytes;
+    char device_uuid[MT_MEASURE_UUID_BYTES]; /* of the device that was measured; "" unknown */
     struct mt_error problem; /* code 0, or the first thing that could not be read after the
                                 function had begun */
 };

@@ -122,6 +122,9 @@ struct mt_predict_settings {
     uint64_t mla_mode;           /* ik_llama.cpp's -mla; used where has_mla_mode is set */
     uint64_t attn_max_batch_mib; /* ik_llama.cpp's -amb */
     uint64_t draft_tokens;       /* tokens that are drafted at a time */
+    uint64_t max_concurrency;    /* requests up to which TensorRT-LLM drafts; 0: always */
+    uint64_t graph_batch; /* the largest size that has a CUDA graph: requests, vLLM: tokens */
+    int graph_padding;    /* TensorRT-LLM pads batches to the next size with a graph */
 
     double memory_share;     /* vLLM's gpu_memory_utilization, SGLang's mem_fraction_static,
                                 TensorRT-LLM's free_gpu_memory_fraction */
@@ -149,11 +152,12 @@ struct mt_predict_settings {
 
 /* What the answer is. The man page of `estimate` defines the words. X(NAME, "name"). */
 #define MT_VERDICT_LIST(X)                                                                         \
-    X(FITS, "FITS")     /* with the high end of the band on every device and on the host */        \
-    X(TIGHT, "TIGHT")   /* low end fits; high end or the pool does not, or not all is counted */   \
-    X(SPILLS, "SPILLS") /* weights or cache that were meant for a device lie in host memory */     \
-    X(PAGES, "PAGES")   /* mapped weights do not stay in RAM and are read again and again */       \
-    X(CANNOT, "CANNOT") /* the low end of the band does not fit */
+    X(FITS, "FITS")       /* with the high end of the band on every device and on the host */      \
+    X(TIGHT, "TIGHT")     /* low end fits; high end or the pool does not, or not all is counted */ \
+    X(SPILLS, "SPILLS")   /* weights or cache that were meant for a device lie in host memory */   \
+    X(PAGES, "PAGES")     /* mapped weights do not stay in RAM and are read again and again */     \
+    X(CANNOT, "CANNOT")   /* the low end of the band does not fit */                               \
+    X(EXCEEDS, "EXCEEDS") /* a rehearsed run fits and takes more than it was allowed */
 
 enum mt_verdict {
     MT_VERDICT_UNKNOWN, /* no capacity was given */
@@ -201,6 +205,29 @@ struct mt_estimate_pool {
     const char *graphs_note; /* how wrong the engine's own figure for graphs tends to be */
 };
 
+/* CUDA graphs that an engine captures by its rule. The bytes are of a rank of the tightest stage:
+ * what the largest graph needs of a pool that all share, the driver's for the nodes of all, and
+ * what lies beside. */
+#define MT_ESTIMATE_GRAPH_GROUPS 4
+struct mt_estimate_graph_group {
+    const char *kind;      /* "FULL", "PIECEWISE", "PREFILL"; static */
+    uint64_t draft_tokens; /* MT_UNKNOWN: they are of tokens, whatever is drafted */
+    uint64_t n;
+    uint64_t least; /* requests of a batch; where the engine counts so, tokens */
+    uint64_t largest;
+};
+struct mt_estimate_graphs {
+    int present;      /* 0: none, or the rule is not known */
+    int is_of_tokens; /* sizes of whole graphs are tokens, too */
+    uint64_t n;
+    size_t n_groups;
+    struct mt_estimate_graph_group groups[MT_ESTIMATE_GRAPH_GROUPS];
+    uint64_t largest_tokens;
+    uint64_t pool_bytes;
+    uint64_t driver_bytes;
+    uint64_t static_bytes; /* buffers and workspaces that captures take beside the pool */
+};
+
 /* An estimate. `settings` are those of the call with every default put in; all of it is owned by
  * the estimate. In each place the rows' allocated bytes add up to total_allocated_bytes. */
 struct mt_estimate {
@@ -212,6 +239,7 @@ struct mt_estimate {
     const char *reason;  /* of the verdict, one sentence; NULL where it is unknown */
     int fits_as_counted; /* the verdict would be FITS, but for what is not counted */
     struct mt_estimate_pool pool;
+    struct mt_estimate_graphs graphs;
     const char *flags;     /* of the engine, ready to paste: "-c 8192 -ngl 99 -ctk q8_0" */
     double accuracy_ratio; /* (high - low) / 2 / total */
 };

@@ -64,6 +64,9 @@ int mt_run_start(const struct mt_run_options *options, struct mt_run **run, stru
 struct mt_attach_options {
     const char *directory; /* recording folder; made if absent, must not hold a recording */
     int pid;
+    const char *group;    /* NULL, or a word: processes whose control groups have it in their names
+                             are watched too, as a container's id; where none has, those that count
+                             processes as `pid` does, if the caller does not */
     double picture_share; /* of the time that it is watched; 0 means 0.02 */
 };
 

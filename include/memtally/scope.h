@@ -104,7 +104,8 @@ static inline void mt_unlabel(const void *address, size_t length_bytes)
     hook(address, length_bytes);
 }
 
-/* Marks this moment on the timeline; `report --at` can be asked for it by its time. */
+/* Marks this moment on the timeline; `report --at` can be asked for it by its time. The recorder
+ * takes a picture of the resident pages here, as far as the share of time for pictures allows. */
 static inline void mt_mark(const char *name)
 {
     void (*hook)(const char *);

@@ -70,9 +70,11 @@ enum mt_moment_kind {
  * such a moment, or the moment itself where no picture was taken near it. What the kernel counted
  * beyond it is in `peak_resident_bytes`. STEADY is the picture of the second half of the recording
  * whose size is nearest to the median size of that half, by time; of several the last. Without one
- * in the second half, of the first. EXIT is the last picture of the recording. TIME is `time_ns`
- * after the start of the recording; MT_EARG past its end. HEAP_PEAK is when most heap blocks were
- * in use, CATEGORY_PEAK when most was allocated for `category`, both by events.
+ * in the second half, of the first. EXIT is the picture that a process took as it exited, of a
+ * recorded one without such a picture the last time that its size is known, and of several
+ * processes the last of these. TIME is `time_ns` after the start of the recording; MT_EARG past its
+ * end. HEAP_PEAK is when most heap blocks were in use, CATEGORY_PEAK when most was allocated for
+ * `category`, both by events.
  *
  * A process without a picture of the moment is shown by another of its pictures, carried to the
  * moment by its events, or by its events alone. `time_ns` is read for TIME only, `category` for

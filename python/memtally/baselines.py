@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Peaks of device memory that tests had, in a text file that a review can read, and what a test takes beyond them. Knows
-nothing of pytest; a peak is a size by place and category, of which "total" is all."""
+nothing of pytest; a peak is a size by place and category, of which "total" is all. `memtally rehearse --baseline` keeps the
+same file (src/advise/baseline.h)."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ from .questions import rehearse
 
 Peaks = dict[str, dict[str, int]]  # by place, by category
 TOTAL = "total"
-_HEAD = """# Peaks of device memory by test, place and category, as pytest --memory-baseline found them.
-# A test that is not here is added. Delete a test's lines to take what it needs now.
+_HEAD = """# Peaks of device memory by test or command line, place and category.
+# What is not here is added. Delete the lines of one to take what it needs now.
 """
 
 

@@ -110,7 +110,7 @@ class Estimate(Tally):
 
     @property
     def verdict(self) -> str | None:
-        """FITS, TIGHT, SPILLS, PAGES, CANNOT; None where no capacity was given."""
+        """FITS, TIGHT, SPILLS, PAGES, CANNOT; EXCEEDS of a rehearsal; None where no capacity was given."""
         return self.json.get("verdict")
 
     @property

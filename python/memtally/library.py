@@ -14,7 +14,9 @@ from .errors import Error, error_of
 
 UNKNOWN = 2**64 - 1  # MT_UNKNOWN
 HOST_ONLY = -1  # MT_MEASURE_HOST_ONLY
-METHODS = {"auto": 0, "exact": 1, "sampled": 2}  # enum mt_measure_method
+METHODS = {"auto": 0, "exact": 1, "sampled": 2}  # enum mt_measure_method: those that can be asked for
+DEVICE_METHODS = {2: "sampled", 3: "caught"}  # likewise: those of a device's result
+AS_NVML, AS_CUDA = 0, 1  # enum mt_measure_count
 
 
 class ErrorStruct(ctypes.Structure):
@@ -22,7 +24,13 @@ class ErrorStruct(ctypes.Structure):
 
 
 class OptionsStruct(ctypes.Structure):
-    _fields_ = [("method", ctypes.c_int), ("device_index", ctypes.c_int), ("interval_ns", ctypes.c_uint64)]
+    _fields_ = [
+        ("method", ctypes.c_int),
+        ("device_index", ctypes.c_int),
+        ("interval_ns", ctypes.c_uint64),
+        ("device_count", ctypes.c_int),
+        ("device_uuid", ctypes.c_char_p),
+    ]
 
 
 class ResultStruct(ctypes.Structure):
@@ -42,6 +50,12 @@ class ResultStruct(ctypes.Structure):
         ("device_peak_bytes", ctypes.c_uint64),
         ("device_growth_bytes", ctypes.c_uint64),
         ("device_after_bytes", ctypes.c_uint64),
+        ("device_method", ctypes.c_int),
+        ("device_own_baseline_bytes", ctypes.c_uint64),
+        ("device_own_peak_bytes", ctypes.c_uint64),
+        ("device_own_growth_bytes", ctypes.c_uint64),
+        ("device_own_after_bytes", ctypes.c_uint64),
+        ("device_uuid", ctypes.c_char * 96),
         ("problem", ErrorStruct),
     ]
 

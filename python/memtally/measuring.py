@@ -37,9 +37,11 @@ class HostMemory:
 
 @dataclass(frozen=True)
 class DeviceMemory:
-    """What PyTorch's allocator held of one device, and how much of the whole device was in use by anybody.
+    """What PyTorch's allocator held of one device, and what the driver says was in use of it: by anybody, and by this
+    process (`driver_own`), context and all.
 
-    `reserved` is what the allocator had from the driver, `allocated` what tensors had of that."""
+    `reserved` is what the allocator had from the driver, `allocated` what tensors had of that. `driver_method` is
+    "caught" in a recorded program, whose calls of the driver are followed one by one, else "sampled"."""
 
     index: int
     uuid: str | None
@@ -51,6 +53,9 @@ class DeviceMemory:
     allocated_growth_bytes: int | None
     driver_peak_bytes: int | None
     driver_growth_bytes: int | None
+    driver_own_peak_bytes: int | None = None
+    driver_own_growth_bytes: int | None = None
+    driver_method: str | None = None
 
 
 @dataclass(frozen=True)
@@ -84,7 +89,8 @@ class _Span:
 
     def __init__(self, device: Any, method: str, interval: float) -> None:
         self.device = device
-        self.asked = None if device == "auto" else devices.index_of(device)
+        self.uuid = device if isinstance(device, str) and device.startswith("GPU-") and not devices.torch() else None
+        self.asked = None if device == "auto" or self.uuid else devices.index_of(device)
         self.was_initialised = devices.is_in_use()
         self.driver_of = self._driver()
         self.problem: str | None = None
@@ -101,19 +107,29 @@ class _Span:
             return self.asked if self.asked is not None else devices.current()
         return self.asked
 
-    def _begin(self, method: int, interval_ns: int) -> Any:
-        index = self.driver_of
+    def _options(self, method: int, interval_ns: int) -> library.OptionsStruct:
+        """How the library is told the device: by UUID where that is known. To ask CUDA starts it, which a PyTorch that has
+        not begun to use it must not find done."""
+        index, uuid, count = self.driver_of, self.uuid, library.AS_CUDA
         if index is not None and self.was_initialised:
-            index = devices.driver_index(index)
-        options = library.OptionsStruct(method, library.HOST_ONLY if index is None else index, interval_ns)
+            uuid = devices.uuid_of(index)
+        elif index is not None and devices.torch():
+            known = devices.driver_index(index)
+            index, count = index if known is None else known, library.AS_NVML
+        return library.OptionsStruct(
+            method, library.HOST_ONLY if index is None else index, interval_ns, count, uuid.encode() if uuid else None
+        )
+
+    def _begin(self, method: int, interval_ns: int) -> Any:
+        options = self._options(method, interval_ns)
         try:
             return library.begin(options)
         except Error as error:
-            if index is None:
+            if options.device_index == library.HOST_ONLY and not options.device_uuid:
                 self._abandon()
                 raise
             self.problem = str(error)  # the driver does not say; the allocator does
-        options.device_index = library.HOST_ONLY
+        options.device_index, options.device_uuid = library.HOST_ONLY, None
         try:
             return library.begin(options)
         except Error:
@@ -135,7 +151,8 @@ class _Span:
         ends = [_end_of(peaks, result, self.driver_of) for peaks in self._all_peaks()]
         host = _host_of(result)
         problem = self.problem or result.problem.text.decode(errors="replace") or None
-        return _record_of(host, tuple(ends), self._chosen(ends), result, problem)
+        name = self.uuid or f"cuda:{self.asked}"
+        return _record_of(host, tuple(ends), self._chosen(ends), result, name, problem)
 
     def _all_peaks(self) -> list[devices.Peaks]:
         """Also of devices that the program began to use meanwhile: all that they have is since then."""
@@ -183,7 +200,18 @@ def _end_of(peaks: devices.Peaks, result: library.ResultStruct, driver_of: int |
         allocated_growth_bytes=peaks.allocated_peak - peaks.before.allocated if said else None,
         driver_peak_bytes=_known(result.device_peak_bytes) if is_driven else None,
         driver_growth_bytes=_known(result.device_growth_bytes) if is_driven else None,
+        driver_own_peak_bytes=_known(result.device_own_peak_bytes) if is_driven else None,
+        driver_own_growth_bytes=_known(result.device_own_growth_bytes) if is_driven else None,
+        driver_method=library.DEVICE_METHODS.get(result.device_method) if is_driven else None,
     )
+
+
+def _driver_figures(result: library.ResultStruct) -> tuple[int, int]:
+    """Peak and growth: of this process where the driver names it, else of the whole device."""
+    own = _known(result.device_own_peak_bytes)
+    if own is not None:
+        return own, int(result.device_own_growth_bytes)
+    return int(result.device_peak_bytes), int(result.device_growth_bytes)
 
 
 def _record_of(
@@ -191,15 +219,15 @@ def _record_of(
     ends: tuple[DeviceMemory, ...],
     chosen: DeviceMemory | None,
     result: library.ResultStruct,
+    name: str,
     problem: str | None,
 ) -> Record:
     latency_ms = result.latency_ns / 1e6
     if chosen and chosen.reserved_peak_bytes:
         growth = chosen.reserved_growth_bytes or 0
         figures = (chosen.reserved_peak_bytes, growth, f"cuda:{chosen.index}", "allocator")
-    elif result.device_index >= 0 and _known(result.device_peak_bytes) and (chosen or not ends):
-        index = chosen.index if chosen else result.device_index
-        figures = (result.device_peak_bytes, result.device_growth_bytes, f"cuda:{index}", "driver")
+    elif result.device_method and _known(result.device_peak_bytes) and (chosen or not ends):
+        figures = (*_driver_figures(result), f"cuda:{chosen.index}" if chosen else name, "driver")
     else:
         figures = (host.peak_bytes, host.growth_bytes, "host", host.method)
     return Record(*figures, latency_ms, host, ends, problem)

@@ -7,6 +7,7 @@ import ctypes
 import os
 import sys
 import threading
+import weakref
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from types import TracebackType
@@ -129,6 +130,7 @@ class Pool:
         self._places: dict[int | None, _Place] = {}
         self._given: dict[int, _Place] = {}
         self._pid = os.getpid()
+        _made.add(self)
 
     def _place(self, device: int | None) -> _Place:
         if self._pid != os.getpid():
@@ -208,6 +210,11 @@ class Pool:
         keep = library.size(keep_bytes)
         return sum(library.pool_trim(place.pool, keep) for place in self._places.values())
 
+    def place_on(self, device: int | None) -> Any:
+        """The library's pool of a device, None of the host; None where the pool has taken nothing there, or is a parent's."""
+        place = self._places.get(device) if self._pid == os.getpid() else None
+        return place.pool if place else None
+
     def sleep(self, keep: str = "all") -> int:
         """Gives all memory back; the bytes. Buffers stay at their addresses, and nothing may use them until `wake()`, which puts
         back what was kept on the host: "nothing", what "long-lived" buffers have, or "all"."""
@@ -244,6 +251,24 @@ class Pool:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+_made: weakref.WeakSet[Pool] = weakref.WeakSet()
+
+
+def held(device: int | None) -> tuple[int, int]:
+    """What buffers of all pools have on a device, or with None on the host, and what the pools hold for it."""
+    pools = [one for one in (made.place_on(device) for made in list(_made)) if one is not None]
+    read = [library.pool_stats(one) for one in pools]
+    return sum(one.live_bytes for one in read), sum(one.reserved_bytes for one in read)
+
+
+def give_back(device: int | None) -> None:
+    """What all pools hold there and no buffer has."""
+    for made in list(_made):
+        place = made.place_on(device)
+        if place is not None:
+            library.pool_trim(place, 0)
 
 
 def pool(device: int | str = 0, max_bytes: int | str = 2 << 30) -> Pool:

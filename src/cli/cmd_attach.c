@@ -14,6 +14,7 @@
 #include "cli/budget/needs.h"
 #include "cli/command.h"
 #include "cli/console.h"
+#include "cli/container.h"
 #include "cli/document/document.h"
 #include "cli/interrupt.h"
 #include "cli/loaded.h"
@@ -35,6 +36,7 @@ struct attach_options {
     const char *output;
     double picture_share;
     int no_endpoint;
+    const char *container;
 };
 
 #define AT(member) offsetof(struct attach_options, member)
@@ -80,6 +82,12 @@ static const struct cli_option attach_options[] = {
      .kind = CLI_FLAG,
      .offset = AT(no_endpoint),
      .help = "do not ask the server of a known engine what it has loaded"},
+    {.name = "container",
+     .kind = CLI_TEXT,
+     .argument = "NAME",
+     .offset = AT(container),
+     .help = "attach to all processes of this container of Docker or Podman, or to one of "
+             "containerd by its id, in place of a PID"},
     {0},
 };
 
@@ -106,20 +114,31 @@ static int watch(struct mt_run *run, uint64_t lasts_ns, const volatile sig_atomi
 
 #define ASK_MS 1000
 
-static int attach(const struct attach_options *options, int pid, const char *folder,
-                  uint64_t lasts_ns, struct mt_drive_running *running, struct mt_error *error)
+/* What is attached to. */
+struct target {
+    int pid;
+    struct mt_container *container; /* whose first process that is, or NULL */
+};
+
+static int attach(const struct attach_options *options, const struct target *target,
+                  const char *folder, uint64_t lasts_ns, struct mt_drive_running *running,
+                  struct mt_error *error)
 {
     const volatile sig_atomic_t *caught = cli_catch_signals();
     const double share = options->picture_share / 100;
     const struct mt_attach_options asked = {
-        .directory = folder, .pid = pid, .picture_share = share > 0 ? share : 1e-9};
+        .directory = folder,
+        .pid = target->pid,
+        .group = target->container ? target->container->id : NULL,
+        .picture_share = share > 0 ? share : 1e-9,
+    };
     struct mt_run_result end;
     struct mt_run *run;
     int result = mt_attach_start(&asked, &run, error);
     if (result < 0)
         return result;
     if (!options->no_endpoint && mt_http_start(NULL) == MT_OK) {
-        mt_drive_running_look("/proc", pid, ASK_MS, running);
+        mt_drive_running_look("/proc", target->pid, ASK_MS, running);
         mt_http_stop();
     }
     result = watch(run, lasts_ns, caught, error);
@@ -194,8 +213,9 @@ static void take_said(struct told *told, const struct mt_tally *tally)
     told->notes[0] = or_null(told->note);
 }
 
-static int show(const struct attach_options *options, const char *folder, struct told *told,
-                const struct mt_moment *moment, struct mt_error *error)
+static int show(const struct attach_options *options, const struct target *target,
+                const char *folder, struct told *told, const struct mt_moment *moment,
+                struct mt_error *error)
 {
     const struct cli_load_options load = {.moment = *moment};
     struct cli_terminal terminal = cli_terminal_of(STDOUT_FILENO);
@@ -208,6 +228,7 @@ static int show(const struct attach_options *options, const char *folder, struct
             loaded.document.details_shown = 0;
         if (!options->output)
             loaded.document.recording = NULL;
+        loaded.document.container = target->container;
         take_said(told, loaded.tally);
         put_said(told, &loaded.document);
         result = cli_document_render(&loaded.document, (enum cli_format)options->format, &terminal,
@@ -236,18 +257,38 @@ static int read_pid(const char *text, int *pid)
     return CLI_EXIT_OK;
 }
 
-static int run_attach(const struct cli_call *call)
+/* Opens the container and closes libcurl, which is begun again where an endpoint is asked. */
+static int find_container(const char *name, struct target *target)
+{
+    struct mt_error error = {.offset = MT_NO_OFFSET};
+    if (mt_http_start(&error) != MT_OK)
+        return cli_fail(&error);
+    int code = cli_open_container(name, &target->container);
+    mt_http_stop();
+    if (code == CLI_EXIT_OK)
+        target->pid = target->container->pid;
+    return code;
+}
+
+static int find_target(const struct cli_call *call, struct target *target)
 {
     const struct attach_options *options = call->options;
+    const char *pid = call->operands[0];
+    if (!pid == !options->container) {
+        cli_complain(pid ? "attach: give either a PID or --container, not both"
+                         : "attach: give a PID, as in 'memtally attach 4711', or --container NAME");
+        return CLI_EXIT_USAGE;
+    }
+    return pid ? read_pid(pid, &target->pid) : find_container(options->container, target);
+}
+
+static int run_target(const struct attach_options *options, const struct target *target)
+{
     struct mt_error error = {.offset = MT_NO_OFFSET};
     struct told told = {0};
     struct mt_moment moment;
     char folder[PATH_MAX];
     uint64_t lasts_ns;
-    int pid;
-    int code = read_pid(call->operands[0], &pid);
-    if (code)
-        return code;
     if (budget_parse_time(options->lasts, &lasts_ns) < 0) {
         cli_complain("attach: '%s' is no time, as in --for 30s", options->lasts);
         return CLI_EXIT_USAGE;
@@ -257,10 +298,21 @@ static int run_attach(const struct cli_call *call)
         result = cli_choose_folder(options->output, "attach", folder, &error);
     if (result < 0)
         return cli_fail(&error);
-    result = attach(options, pid, folder, lasts_ns, &told.running, &error);
-    code = result < 0 ? cli_fail(&error) : show(options, folder, &told, &moment, &error);
+    result = attach(options, target, folder, lasts_ns, &told.running, &error);
+    int code =
+        result < 0 ? cli_fail(&error) : show(options, target, folder, &told, &moment, &error);
     if (!options->output)
         mt_drive_folder_remove(folder);
+    return code;
+}
+
+static int run_attach(const struct cli_call *call)
+{
+    struct target target = {0};
+    int code = find_target(call, &target);
+    if (code == CLI_EXIT_OK)
+        code = run_target(call->options, &target);
+    mt_container_close(target.container);
     return code;
 }
 
@@ -274,6 +326,9 @@ static const char *const description[] = {
     "If the process is llama-server, Ollama, vLLM or SGLang, memtally also asks its endpoint on "
     "this "
     "machine for its version, model, context and sequences, for at most a second.",
+    "With --container it shows all processes of a container. memtally asks the socket that "
+    "DOCKER_HOST names and those of Docker and Podman, each for at most a second; a container that "
+    "no socket knows is found by 12 digits of its id or more.",
     "Other users' processes show their sizes only, unless memtally runs as root or with "
     "CAP_SYS_PTRACE. The report says where that was so.",
     NULL,
@@ -281,20 +336,21 @@ static const char *const description[] = {
 
 static const struct cli_example examples[] = {
     {"memtally attach $(pidof llama-server)", "Where its memory is now."},
+    {"memtally attach --container ollama", "The same of all processes of a container."},
     {"memtally attach 4711 --for 1m -o seen", "The peak of a minute, kept in the folder seen."},
     {0},
 };
 
 const struct cmd_entry cmd_attach = {
     .name = "attach",
-    .synopsis = "[options] PID",
+    .synopsis = "[options] PID|--container NAME",
     .summary = "show where the memory of a running process is",
     .description = description,
     .examples = examples,
     .options = attach_options,
     .options_size = sizeof(struct attach_options),
     .operands = CLI_OPERANDS_PROCESS,
-    .least_operands = 1,
+    .least_operands = 0,
     .most_operands = 1,
     .run = run_attach,
 };

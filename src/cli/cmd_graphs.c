@@ -12,10 +12,16 @@
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/document/graphs.h"
+#include "cli/vary.h"
+#include "cli/words.h"
 
 struct graphs_options {
     int format;
     int all;
+    const char *vary;
+    struct cli_texts devices;
+    const char *folder;
+    uint64_t timeout_s;
     const char *save;
     const char *output;
 };
@@ -31,6 +37,33 @@ static const struct cli_option graphs_options[] = {
      .kind = CLI_FLAG,
      .offset = AT(all),
      .help = "list each graph of both runs"},
+    {.name = "vary",
+     .kind = CLI_TEXT,
+     .argument = "NAME=A,B",
+     .offset = AT(vary),
+     .help = "run CMD with each of the two values and compare: {NAME} in CMD becomes the value; "
+             "without it --NAME VALUE is added at the end, and nothing for 'none'"},
+    {.name = "device",
+     .kind = CLI_TEXTS,
+     .argument = "DEVICE[,DEVICE...]",
+     .offset = AT(devices),
+     .words = cli_words_gpus,
+     .is_list = 1,
+     .help = "with --vary, rehearse CMD on such devices, as H100-80GB or 2x24GiB; without it CMD "
+             "is recorded on this machine's own, and has to end by itself"},
+    {.name = "folder",
+     .kind = CLI_DIRECTORY,
+     .argument = "DIR",
+     .offset = AT(folder),
+     .help = "with --vary, keep both runs, as DIR/A and DIR/B"},
+    {.name = "timeout",
+     .kind = CLI_COUNT,
+     .argument = "SECONDS",
+     .fallback = "600",
+     .least = 1,
+     .most = 86400,
+     .offset = AT(timeout_s),
+     .help = "with --vary and --device, how long CMD may take to be ready or to end"},
     {.name = "save",
      .kind = CLI_TEXT,
      .argument = "MODEL",
@@ -87,7 +120,8 @@ static int show(const struct cli_call *call, const struct cli_graphs_document *d
     return code == CLI_EXIT_OK && options->save ? save(document, options->save) : code;
 }
 
-static int run_graphs(const struct cli_call *call)
+static int compare(const struct cli_call *call, char *const *folders, size_t n,
+                   const struct cli_vary *vary)
 {
     const struct graphs_options *options = call->options;
     struct mt_graphs *runs[2] = {NULL, NULL};
@@ -95,9 +129,10 @@ static int run_graphs(const struct cli_call *call)
     struct mt_error error = {.offset = MT_NO_OFFSET};
     struct cli_graphs_document document = {.show_all = options->all};
     int result = 0;
-    for (size_t i = 0; !result && i < call->n_operands; i++) {
-        result = mt_graphs_read(call->operands[i], &runs[i], &error);
-        document.directories[i] = call->operands[i];
+    for (size_t i = 0; !result && i < n; i++) {
+        result = mt_graphs_read(folders[i], &runs[i], &error);
+        document.directories[i] = folders[i];
+        document.settings[i] = vary ? vary->labels[i] : NULL;
         document.runs[i] = runs[i];
     }
     if (!result && runs[1]) {
@@ -110,12 +145,50 @@ static int run_graphs(const struct cli_call *call)
     return code;
 }
 
+static int run_varied(const struct cli_call *call)
+{
+    const struct graphs_options *options = call->options;
+    const struct cli_vary_how how = {
+        .devices = &options->devices, .folder = options->folder, .timeout_s = options->timeout_s};
+    struct mt_error error = {.offset = MT_NO_OFFSET};
+    struct cli_vary vary;
+    if (cli_vary_read(options->vary, &vary, &error) < 0)
+        return cli_fail(&error);
+    int code = cli_vary_run(&vary, &how, (const char *const *)call->operands);
+    char *const folders[] = {vary.folders[0], vary.folders[1]};
+    if (code == CLI_EXIT_OK)
+        code = compare(call, folders, CLI_VARY_RUNS, &vary);
+    cli_vary_finish(&vary, &how);
+    return code;
+}
+
+static int run_graphs(const struct cli_call *call)
+{
+    const struct graphs_options *options = call->options;
+    const char *why = NULL;
+    if (options->vary && (!call->has_dashes || call->n_plain))
+        why = "--vary wants a command after --, and no folders";
+    else if (!options->vary && call->has_dashes)
+        why = "a command after -- is for --vary NAME=A,B";
+    else if (!options->vary && (options->devices.n || options->folder))
+        why = "--device and --folder are for --vary NAME=A,B";
+    else if (!options->vary && call->n_operands > 2)
+        why = "it compares two folders at most";
+    if (why) {
+        cli_complain("graphs: %s; see 'memtally help graphs'", why);
+        return CLI_EXIT_USAGE;
+    }
+    return options->vary ? run_varied(call) : compare(call, call->operands, call->n_operands, NULL);
+}
+
 static const char *const description[] = {
     "Lists the CUDA graphs that a program on PyTorch captured: of which batch each one is, how "
     "many nodes it has, and what its capture took. With A and B memtally says what B's graphs "
     "take more than A's, for each additional graph too, and whether that is worth optimising.",
     "A and B are folders of 'memtally run', or of 'memtally rehearse --folder'. The engine needs "
     "no patch.",
+    "With --vary memtally runs a command twice, with one setting changed, and compares the two. It "
+    "rehearses the command on --device, or records it on this machine.",
     "The bytes of a graph are what its capture took in addition to all before it, in the order of "
     "capture. A graph that finds room in the pool of an earlier one takes nothing. Of graphs that "
     "the engine dropped before it captured the last one, memtally counts the driver's bytes alone.",
@@ -126,11 +199,14 @@ static const struct cli_example examples[] = {
     {"memtally graphs DIR", "Each graph of a run."},
     {"memtally graphs WITHOUT WITH --save Llama-8B",
      "What the second run's graphs take more, also in a file under results/."},
+    {"memtally graphs --vary 'max_concurrency=none,16' --device H200 -- python3 serve.py",
+     "Rehearses a program without and with --max_concurrency 16."},
     {0},
 };
 
 static const struct cli_status statuses[] = {
     {"0", "the graphs were listed or compared"},
+    {"1", "a run of --vary did not end well"},
     {"2", "wrong usage, or a folder without anything of PyTorch"},
     {"3", "this machine does not permit it, or lacks memory"},
     {0},
@@ -138,7 +214,7 @@ static const struct cli_status statuses[] = {
 
 const struct cmd_entry cmd_graphs = {
     .name = "graphs",
-    .synopsis = "[options] A [B]",
+    .synopsis = "[options] A [B] | [options] --vary NAME=A,B -- CMD...",
     .summary = "list CUDA graphs and compare what they take",
     .description = description,
     .examples = examples,
@@ -147,6 +223,5 @@ const struct cmd_entry cmd_graphs = {
     .options_size = sizeof(struct graphs_options),
     .operands = CLI_OPERANDS_FILES,
     .least_operands = 1,
-    .most_operands = 2,
     .run = run_graphs,
 };

@@ -12,6 +12,8 @@
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/console.h"
+#include "cli/profile/contained.h"
+#include "cli/document/told.h"
 #include "cli/profile/result.h"
 #include "cli/profile/signals.h"
 #include "cli/profile/verdict.h"
@@ -50,8 +52,11 @@ struct profile_options {
     int depth;
     int stacks;
     double picture_share;
+    int layers;
+    int operations;
     int format;
     int json;
+    const char *container;
 };
 
 #define AT(member) offsetof(struct profile_options, member)
@@ -183,6 +188,17 @@ static const struct cli_option options[] = {
         AT(picture_share),
         "how much of the run time pictures of the resident pages may take, which the measured "
         "runs then take longer; 20 ms are always allowed"),
+    {.name = "layers",
+     .kind = CLI_FLAG,
+     .offset = AT(layers),
+     .help =
+         "of an engine on PyTorch, tell what each layer holds and takes, below the table and in "
+         "layers.json and layers.csv of -o DIR"},
+    {.name = "operations",
+     .kind = CLI_FLAG,
+     .offset = AT(operations),
+     .help = "of an engine on PyTorch, tell what each operator takes, likewise in operations.json "
+             "and operations.csv"},
     {.name = "format",
      .kind = CLI_CHOICE,
      .argument = "FORMAT",
@@ -191,6 +207,12 @@ static const struct cli_option options[] = {
      .offset = AT(format),
      .help = "what to print; csv is one line for each run"},
     {.name = "json", .kind = CLI_FLAG, .offset = AT(json), .help = "the same as --format json"},
+    {.name = "container",
+     .kind = CLI_TEXT,
+     .argument = "NAME",
+     .offset = AT(container),
+     .help = "profile the engine and the model that this container of Docker or Podman runs, in it "
+             "and beside its own; no MODEL is given then"},
     {0},
 };
 
@@ -223,6 +245,24 @@ static int settings_of(const struct profile_options *given, const char *model_pa
     return given->prompt
                ? MT_OK
                : mt_profile_context_tokens(settings, settings->prompt_tokens, &unused, error);
+}
+
+/* They are seen by Python's PyTorch, and have no place in the other formats. */
+static int check_told(const struct profile_options *given, const char *engine,
+                      struct mt_error *error)
+{
+    if (!given->layers && !given->operations)
+        return MT_OK;
+    if (!mt_drive_is_python_engine(engine))
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET,
+                       "--layers and --operations are of engines on PyTorch (transformers, vllm, "
+                       "sglang); %s is none: leave them out",
+                       engine);
+    if ((given->json || given->format != CLI_FORMAT_TABLE) && !given->output)
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET,
+                       "--layers and --operations are files of their own beside the report in this "
+                       "format; say where with -o DIR");
+    return MT_OK;
 }
 
 /* A folder is what Python packages read. */
@@ -269,9 +309,62 @@ static int keep_report(const struct cli_document *document, const char *folder, 
     return render(document, format, path);
 }
 
-static int report(struct mt_profile_job *job, const struct profile_options *given,
-                  const char *folder, uint64_t start_ns)
+/* As a document of its own beside the report. Of what was not seen there is none. */
+static int keep_told(const char *folder, enum mt_told_kind kind, const char *name,
+                     enum cli_format format)
 {
+    char path[PATH_MAX];
+    struct mt_strbuf out = {0};
+    struct cli_terminal terminal = cli_terminal_of(STDOUT_FILENO);
+    int code = CLI_EXIT_OK;
+    if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path)
+        return CLI_EXIT_USAGE;
+    if (cli_document_told(folder, kind, format, 0, &terminal, &out, NULL) == MT_OK)
+        code = cli_write_output(&out, path);
+    mt_strbuf_finish(&out);
+    return code;
+}
+
+static int tell(const struct profile_options *given, const char *folder, enum mt_told_kind kind)
+{
+    int is_layers = kind == MT_TOLD_LAYERS;
+    int is_table = !given->json && given->format == CLI_FORMAT_TABLE;
+    int code = CLI_EXIT_OK;
+    if (!(is_layers ? given->layers : given->operations))
+        return code;
+    if (is_table)
+        cli_print_told("profile", folder, kind, stdout);
+    if (given->output)
+        code =
+            keep_told(folder, kind, is_layers ? "layers.json" : "operations.json", CLI_FORMAT_JSON);
+    if (given->output && code == CLI_EXIT_OK)
+        code = keep_told(folder, kind, is_layers ? "layers.csv" : "operations.csv", CLI_FORMAT_CSV);
+    return code;
+}
+
+/* What the command has while it runs, all zero at first. */
+struct work {
+    struct mt_profile_engine engine;
+    struct mt_profile_job job;
+    char model_path[PATH_MAX];
+    char folder[PATH_MAX];
+    struct profile_contained contained; /* of a profile in a container */
+};
+
+/* What a container adds. */
+static void describe_container(struct work *work, struct profile_result *result)
+{
+    struct cli_document *document = &result->loaded.document;
+    const char *note = profile_contained_note(&work->contained);
+    document->container = work->contained.container;
+    if (note)
+        result->notes[document->n_notes++] = note;
+}
+
+static int report(struct work *work, const struct profile_options *given, const char *folder,
+                  uint64_t start_ns)
+{
+    struct mt_profile_job *job = &work->job;
     struct profile_result result = {0};
     struct mt_error error = {0};
     int code = CLI_EXIT_OK;
@@ -279,6 +372,8 @@ static int report(struct mt_profile_job *job, const struct profile_options *give
         code = cli_fail(&error);
     if (!given->output)
         result.loaded.document.recording = NULL;
+    if (code == CLI_EXIT_OK)
+        describe_container(work, &result);
     if (code == CLI_EXIT_OK && given->output)
         code = keep_report(&result.loaded.document, folder, "report.json", CLI_FORMAT_JSON);
     if (code == CLI_EXIT_OK && given->output)
@@ -286,14 +381,20 @@ static int report(struct mt_profile_job *job, const struct profile_options *give
     if (code == CLI_EXIT_OK)
         code = render(&result.loaded.document,
                       given->json ? CLI_FORMAT_JSON : (enum cli_format)given->format, NULL);
+    if (code == CLI_EXIT_OK && given->container)
+        code = profile_contained_keep(&work->contained, &result.loaded.document);
     profile_result_finish(&result);
-    return code;
+    if (code == CLI_EXIT_OK)
+        code = tell(given, folder, MT_TOLD_LAYERS);
+    return code == CLI_EXIT_OK ? tell(given, folder, MT_TOLD_OPERATIONS) : code;
 }
 
 /* llama.cpp's programs know their build, but a build out of a source archive does not know its
  * number. */
-static void complete_version(struct mt_profile_job *job)
+static void complete_version(struct mt_profile_job *job, const struct profile_options *given)
 {
+    if (given->container)
+        return; /* its program is not one of this machine's */
     struct mt_profile_facts *facts = mt_profile_journal_lock_facts(&job->journal);
     if (!*facts->engine_version)
         mt_profile_ask_version(job->engine->program, environ, facts->engine_version,
@@ -325,9 +426,11 @@ static void poll_devices(void *context)
         rehearse_poll_recorded(devices->pretended);
 }
 
-static int run_session(struct mt_profile_job *job, const struct profile_options *given,
-                       char *folder, struct devices *devices, struct mt_profile_outcome *outcome)
+static int run_session(struct work *work, const struct profile_options *given, char *folder,
+                       struct devices *devices, struct mt_profile_outcome *outcome)
 {
+    struct mt_profile_job *job = &work->job;
+    struct mt_contained *contained = work->contained.contained;
     char recorder[PATH_MAX];
     char site[PATH_MAX] = "";
     struct mt_error error = {0};
@@ -341,10 +444,13 @@ static int run_session(struct mt_profile_job *job, const struct profile_options 
         .directory = folder,
         .environment = devices->environment,
         .recorder_path = recorder,
+        .runner = contained ? mt_contained_runner(contained) : NULL,
         .depth = (enum mt_depth)given->depth,
         .stacks = (enum mt_stacks)given->stacks,
         .picture_share = share > 0 ? share : 1e-9, /* 0 would ask for the default */
         .python_site = *site ? site : NULL,
+        .tells_layers = given->layers,
+        .tells_operations = given->operations,
         .keep = given->output != NULL,
         .poll = poll_devices,
         .poll_context = devices,
@@ -357,31 +463,24 @@ static int run_session(struct mt_profile_job *job, const struct profile_options 
     return code == MT_OK ? CLI_EXIT_OK : cli_fail(&error);
 }
 
-static int run_job(struct mt_profile_job *job, const struct profile_options *given, char *folder)
+static int run_job(struct work *work, const struct profile_options *given, char *folder)
 {
+    struct mt_profile_job *job = &work->job;
     struct mt_profile_outcome outcome = {0};
     struct devices devices;
     int code = open_devices(job, given, &devices);
     if (code != CLI_EXIT_OK)
         return code;
-    code = run_session(job, given, folder, &devices, &outcome);
+    code = run_session(work, given, folder, &devices, &outcome);
     rehearse_close_recorded(devices.pretended);
     if (code != CLI_EXIT_OK)
         return code;
     code = profile_verdict(job, &outcome, given->output ? folder : NULL);
     if (code != CLI_EXIT_OK)
         return code;
-    complete_version(job);
-    return report(job, given, folder, outcome.start_ns);
+    complete_version(job, given);
+    return report(work, given, folder, outcome.start_ns);
 }
-
-/* What the command has while it runs, all zero at first. */
-struct work {
-    struct mt_profile_engine engine;
-    struct mt_profile_job job;
-    char model_path[PATH_MAX];
-    char folder[PATH_MAX];
-};
 
 static int profile_in_folder(const struct mt_profile_settings *settings,
                              const struct profile_options *given, struct work *work)
@@ -393,7 +492,7 @@ static int profile_in_folder(const struct mt_profile_settings *settings,
     if (cli_choose_folder(given->output, "profile", work->folder, &error) != MT_OK)
         return cli_fail(&error);
     mt_profile_journal_init(&job->journal);
-    int code = run_job(job, given, work->folder);
+    int code = run_job(work, given, work->folder);
     mt_profile_journal_finish(&job->journal);
     mt_strbuf_finish(&job->output);
     if (!given->output)
@@ -401,27 +500,60 @@ static int profile_in_folder(const struct mt_profile_settings *settings,
     return code;
 }
 
-static int profile(const struct cli_call *call, struct work *work)
+static int profile_found(const struct profile_options *given, struct work *work)
 {
-    const struct profile_options *given = call->options;
     struct mt_profile_settings settings;
     struct mt_error error = {0};
-    const char *model = call->operands[0];
-    const char *engine = engine_name_for(given, model);
-    int code = mt_drive_is_python_engine(engine)
-                   ? mt_profile_model_folder(model, engine, work->model_path, &error)
-                   : mt_profile_model_file(model, work->model_path, &error);
+    const char *engine = work->engine.driver ? work->engine.driver->name
+                                             : engine_name_for(given, work->model_path);
+    int code = check_told(given, engine, &error);
     if (code == MT_OK)
         code = settings_of(given, work->model_path, &settings, &error);
-    if (code == MT_OK)
+    if (code == MT_OK && !work->engine.driver)
         code = find_engine(given, engine, &work->engine, &error);
     if (code == MT_OK)
         code = work->engine.driver->check(&settings, &error);
-    if (code == MT_OK)
-        code = mt_http_start(&error);
-    if (code != MT_OK)
+    return code == MT_OK ? profile_in_folder(&settings, given, work) : cli_fail(&error);
+}
+
+static int profile_here(const struct cli_call *call, struct work *work)
+{
+    struct mt_error error = {0};
+    const char *model = call->operands[0];
+    const char *engine = engine_name_for(call->options, model);
+    int code = mt_drive_is_python_engine(engine)
+                   ? mt_profile_model_folder(model, engine, work->model_path, &error)
+                   : mt_profile_model_file(model, work->model_path, &error);
+    return code == MT_OK ? profile_found(call->options, work) : cli_fail(&error);
+}
+
+/* What was copied in is removed before anything is said of how it went. */
+static int profile_container(const struct profile_options *given, struct work *work)
+{
+    int code = profile_contained_find(given->container, &work->contained);
+    if (code == CLI_EXIT_OK)
+        code = profile_contained_open(&work->contained);
+    if (code == CLI_EXIT_OK) {
+        work->engine = work->contained.found.engine;
+        memcpy(work->model_path, work->contained.found.model_path, sizeof work->model_path);
+        code = profile_found(given, work);
+    }
+    return profile_contained_close(&work->contained, code);
+}
+
+static int profile(const struct cli_call *call, struct work *work)
+{
+    const struct profile_options *given = call->options;
+    struct mt_error error = {0};
+    if (!call->operands[0] == !given->container) {
+        cli_complain(given->container ? "profile: give either MODEL or --container, not both"
+                                      : "profile: give a MODEL, or --container NAME; see "
+                                        "'memtally help profile'");
+        return CLI_EXIT_USAGE;
+    }
+    if (mt_http_start(&error) != MT_OK)
         return cli_fail(&error);
-    code = profile_in_folder(&settings, given, work);
+    int code = given->container ? profile_container(given, work) : profile_here(call, work);
     mt_http_stop();
     return code;
 }
@@ -450,6 +582,10 @@ static const char *const description[] = {
     "transformers computes on the first device that it finds, else on the CPU; vllm and sglang "
     "need devices. With --on the engine takes memory as on such a device and computes nothing: "
     "times and generated text then mean nothing.",
+    "With --container memtally finds engine and model by the container's processes and starts the "
+    "engine once more in it, beside its own, which so far must be llama-server. What memtally "
+    "copies into the container it removes, whatever way the profile ends. The figures are also "
+    "kept in results/memory-profiles/NAME_YYYYMMDD_HHMMSS.json.",
     "llama-bench makes up its own prompt and context and generates one sequence; it takes no "
     "--prompt, --context or --batch-size.",
     NULL,
@@ -461,8 +597,12 @@ static const struct cli_example examples[] = {
      "See what a long context with a quantised cache takes, and keep everything."},
     {"memtally profile m.gguf --engine llama-server --batch-size 4 --format csv",
      "Four sequences side by side; times and peaks for a spreadsheet."},
+    {"memtally profile --container chat --max-tokens 200 --batch-size 2",
+     "What a container serves, measured in it; the result is kept in results/memory-profiles."},
     {"memtally profile MODEL_DIR --engine transformers --on H100-80GB",
      "A model in transformers on a device that this machine does not have."},
+    {"memtally profile MODEL_DIR --layers -o profile/",
+     "Which layers of it hold and take how much."},
     {0},
 };
 
@@ -477,7 +617,7 @@ static const struct cli_status statuses[] = {
 
 const struct cmd_entry cmd_profile = {
     .name = "profile",
-    .synopsis = "[options] MODEL",
+    .synopsis = "[options] MODEL|--container NAME",
     .summary = "run a model with an engine and say where the memory went",
     .description = description,
     .examples = examples,
@@ -485,7 +625,7 @@ const struct cmd_entry cmd_profile = {
     .options = options,
     .options_size = sizeof(struct profile_options),
     .operands = CLI_OPERANDS_FILES,
-    .least_operands = 1,
+    .least_operands = 0,
     .most_operands = 1,
     .run = run,
 };

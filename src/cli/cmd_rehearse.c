@@ -30,6 +30,8 @@ struct rehearse_options {
     struct cli_texts device_names;
     uint64_t reserved_bytes;
     uint64_t limit_bytes;
+    const char *baseline;
+    double tolerance;
     const char *requests; /* a number; how many without one depends on what is rehearsed */
     uint64_t timeout_s;
     int no_suggest;
@@ -112,8 +114,23 @@ static const struct cli_option rehearse_options[] = {
      .kind = CLI_SIZE,
      .argument = "SIZE",
      .offset = OWN(limit_bytes),
-     .help = "exit with 1 if CMD takes more of a device, although the device has more; a note says "
-             "what for, and, of a program on CUDA, which call stack passes the limit"},
+     .help =
+         "the verdict is EXCEEDS if CMD takes more of a device, although the device has more; a "
+         "note says what for, and, of a program on CUDA, which call stack passes the limit"},
+    {.name = "baseline",
+     .kind = CLI_FILE,
+     .argument = "FILE",
+     .offset = OWN(baseline),
+     .help = "likewise if CMD takes more of a device than FILE keeps of this command line; adds a "
+             "command line that is not in FILE once it ran; pytest's --memory-baseline has the "
+             "same file"},
+    {.name = "tolerance",
+     .kind = CLI_REAL,
+     .argument = "PERCENT",
+     .fallback = "2",
+     .most = 1000,
+     .offset = OWN(tolerance),
+     .help = "how much more than in FILE of --baseline CMD may take"},
     {.name = "requests",
      .kind = CLI_TEXT,
      .argument = "N",
@@ -297,15 +314,21 @@ static int rehearse_with(const struct rehearse_options *options, char *const *ar
         .listener = &teller.listener,
         .interrupted = cli_catch_signals(),
     };
+    struct rehearse_bounds bounds = {.limit_bytes = options->limit_bytes,
+                                     .path = options->baseline,
+                                     .tolerance_ratio = options->tolerance / 100};
     const struct rehearse_output output = {
         .format = (enum cli_format)options->estimate.format,
         .path = options->estimate.output,
         .explain = options->estimate.explain,
         .with_changes = !options->no_suggest,
-        .limit_bytes = options->limit_bytes,
+        .bounds = &bounds,
         .placed = placed,
     };
-    int code = rehearse_answer_command(&job, &request->settings, &output);
+    int code = rehearse_baseline_read(&bounds, argv, &error)
+                   ? fail(&error)
+                   : rehearse_answer_command(&job, &request->settings, &output);
+    rehearse_bounds_finish(&bounds);
     estimate_request_finish(request);
     return *job.interrupted ? 128 + *job.interrupted : code;
 }
@@ -503,8 +526,9 @@ static int rehearse_placement(const struct cli_call *call)
 static int run_rehearse(const struct cli_call *call)
 {
     const struct rehearse_options *options = call->options;
-    if (options->limit_bytes && (!call->has_dashes || !options->estimate.devices.n)) {
-        cli_complain("rehearse: '--limit' wants --device, and -- with the program to rehearse");
+    const char *bound = options->limit_bytes ? "limit" : options->baseline ? "baseline" : NULL;
+    if (bound && (!call->has_dashes || !options->estimate.devices.n)) {
+        cli_complain("rehearse: '--%s' wants --device, and -- with the program to rehearse", bound);
         return CLI_EXIT_USAGE;
     }
     if (options->placed)
@@ -581,6 +605,8 @@ static const struct cli_example examples[] = {
      "Its layers divided over four cards, with the Python that is active."},
     {"memtally rehearse --device H100-80GB --limit 60GiB -- python train.py",
      "Fails where it takes more than 60 GiB of a card that has 80."},
+    {"memtally rehearse --device H100-80GB --baseline memory.txt -- python train.py",
+     "Fails where it takes more than when memory.txt was written, which it writes the first time."},
     {"memtally rehearse --device 24GiB -- python train.py",
      "Would this training run on a card of 24 GiB?"},
     {"memtally rehearse --device 24GiB --reserved 2GiB --json -- node chat.mjs",
@@ -591,7 +617,7 @@ static const struct cli_example examples[] = {
 static const struct cli_status statuses[] = {
     {"0", "it runs, and fits or is tight; also if it was refused memory and went on with less"},
     {"1", "it runs out of memory, fails by itself, hangs, spills, memory pages, or it takes more "
-          "than --limit"},
+          "than --limit or --baseline allow"},
     {"2", "wrong usage, or devices that cannot be pretended"},
     {"3", "memtally cannot rehearse it: it takes no device of ggml or CUDA or ends before it does, "
           "is static or setuid, or brings NVIDIA's own libraries; or there is no engine or model"},

@@ -20,9 +20,9 @@
 #define NO_LIMIT_BYTES ((uint64_t)1 << 62)
 
 #define MOUNTINFO_MAX ((size_t)16 << 20)
+#define TEXT_BYTES    8192
 
-/* The file that every cgroup with the memory controller has. */
-static const char *usage_file(int version)
+const char *mt_cgroup_usage_file(int version)
 {
     return version == 1 ? "memory.usage_in_bytes" : "memory.current";
 }
@@ -206,7 +206,7 @@ static int climb_to_memory(const struct mt_host_os *os, struct mt_cgroup *cgroup
 {
     size_t length = strlen(cgroup->directory);
     char bytes[512];
-    const char *name = usage_file(cgroup->version);
+    const char *name = mt_cgroup_usage_file(cgroup->version);
     while (read_in(os, cgroup->directory, length, name, bytes, sizeof bytes) < 0) {
         if (!to_parent(cgroup, &length))
             return 0;
@@ -320,81 +320,72 @@ static uint64_t smallest_upwards(const struct mt_host_os *os, const struct mt_cg
     }
 }
 
-struct cgroup_figures {
-    uint64_t limit;
-    uint64_t inactive_file;
-    uint64_t oom_kills;
-};
-
 static const struct mt_field v1_stat_fields[] = {
-    {"hierarchical_memory_limit", offsetof(struct cgroup_figures, limit)},
-    {"total_inactive_file", offsetof(struct cgroup_figures, inactive_file)},
+    {"hierarchical_memory_limit", offsetof(struct mt_cgroup_stat, limit_bytes)},
+    {"total_inactive_file", offsetof(struct mt_cgroup_stat, inactive_file_bytes)},
 };
 
 static const struct mt_field v2_stat_fields[] = {
-    {"inactive_file", offsetof(struct cgroup_figures, inactive_file)},
+    {"inactive_file", offsetof(struct mt_cgroup_stat, inactive_file_bytes)},
 };
 
-static const struct mt_field event_fields[] = {
-    {"oom_kill", offsetof(struct cgroup_figures, oom_kills)},
-};
-
-static void read_fields(const struct mt_host_os *os, const struct mt_cgroup *cgroup,
-                        const char *name, const struct mt_field *fields, size_t n_fields,
-                        struct cgroup_figures *figures)
+void mt_cgroup_read_stat(int version, struct mt_span text, struct mt_cgroup_stat *stat)
 {
-    char bytes[8192];
-    long n = read_in(os, cgroup->directory, strlen(cgroup->directory), name, bytes, sizeof bytes);
-    if (n > 0)
-        mt_span_fields((struct mt_span){bytes, bytes + n}, fields, n_fields, figures);
+    *stat = (struct mt_cgroup_stat){MT_UNKNOWN, MT_UNKNOWN};
+    if (version == 1)
+        mt_span_fields(text, v1_stat_fields, 2, stat);
+    else
+        mt_span_fields(text, v2_stat_fields, 1, stat);
 }
 
 /* Version 1 states the limit of the whole way up itself, even where a container cannot see it, and
  * knows whether the hierarchy counts. */
-static void read_v1(const struct mt_host_os *os, const struct mt_cgroup *cgroup,
-                    struct mt_host_sample *sample, struct cgroup_figures *figures)
+void mt_cgroup_read_limits(const struct mt_host_os *os, const struct mt_cgroup *cgroup,
+                           const struct mt_cgroup_stat *stat, uint64_t *limit_bytes,
+                           uint64_t *high_bytes)
 {
-    size_t length = strlen(cgroup->directory);
-    read_fields(os, cgroup, "memory.stat", v1_stat_fields, 2, figures);
-    read_fields(os, cgroup, "memory.oom_control", event_fields, 1, figures);
-    if (figures->limit == MT_UNKNOWN)
-        figures->limit = smallest_upwards(os, cgroup, "memory.limit_in_bytes");
-    sample->cgroup_peak_bytes = read_number(os, cgroup, length, "memory.max_usage_in_bytes");
+    uint64_t limit = stat->limit_bytes;
+    if (cgroup->version == 2)
+        limit = smallest_upwards(os, cgroup, "memory.max");
+    else if (limit == MT_UNKNOWN)
+        limit = smallest_upwards(os, cgroup, "memory.limit_in_bytes");
+    *limit_bytes = limit < NO_LIMIT_BYTES ? limit : MT_UNKNOWN;
+    *high_bytes = cgroup->version == 2 ? smallest_upwards(os, cgroup, "memory.high") : MT_UNKNOWN;
 }
 
-static void read_v2(const struct mt_host_os *os, const struct mt_cgroup *cgroup,
-                    struct mt_host_sample *sample, struct cgroup_figures *figures)
+uint64_t mt_cgroup_working_set(uint64_t usage_bytes, const struct mt_cgroup_stat *stat)
 {
-    size_t length = strlen(cgroup->directory);
-    read_fields(os, cgroup, "memory.stat", v2_stat_fields, 1, figures);
-    read_fields(os, cgroup, "memory.events", event_fields, 1, figures);
-    figures->limit = smallest_upwards(os, cgroup, "memory.max");
-    sample->cgroup_high_bytes = smallest_upwards(os, cgroup, "memory.high");
-    sample->cgroup_peak_bytes = read_number(os, cgroup, length, "memory.peak");
-}
-
-static uint64_t without(uint64_t usage_bytes, uint64_t inactive_bytes)
-{
+    uint64_t inactive_bytes = stat->inactive_file_bytes;
     if (usage_bytes == MT_UNKNOWN || inactive_bytes == MT_UNKNOWN)
         return MT_UNKNOWN;
     return usage_bytes > inactive_bytes ? usage_bytes - inactive_bytes : 0;
 }
 
+static struct mt_span read_text(const struct mt_host_os *os, const struct mt_cgroup *cgroup,
+                                const char *name, char bytes[TEXT_BYTES])
+{
+    long n = read_in(os, cgroup->directory, strlen(cgroup->directory), name, bytes, TEXT_BYTES);
+    return (struct mt_span){bytes, bytes + (n > 0 ? n : 0)};
+}
+
 void mt_cgroup_read(const struct mt_host_os *os, const struct mt_cgroup *cgroup,
                     struct mt_host_sample *sample)
 {
-    struct cgroup_figures figures = {MT_UNKNOWN, MT_UNKNOWN, MT_UNKNOWN};
-    if (cgroup->version == 0)
+    static const struct mt_field oom_kill = {"oom_kill", 0};
+    char bytes[TEXT_BYTES];
+    struct mt_cgroup_stat stat;
+    int version = cgroup->version;
+    size_t length = strlen(cgroup->directory);
+    if (version == 0)
         return;
-    sample->cgroup_version = cgroup->version;
-    uint64_t usage =
-        read_number(os, cgroup, strlen(cgroup->directory), usage_file(cgroup->version));
-    if (cgroup->version == 1)
-        read_v1(os, cgroup, sample, &figures);
-    else
-        read_v2(os, cgroup, sample, &figures);
-    sample->cgroup_usage_bytes = usage;
-    sample->cgroup_working_set_bytes = without(usage, figures.inactive_file);
-    sample->cgroup_limit_bytes = figures.limit < NO_LIMIT_BYTES ? figures.limit : MT_UNKNOWN;
-    sample->cgroup_oom_kills = figures.oom_kills;
+    sample->cgroup_version = version;
+    sample->cgroup_usage_bytes = read_number(os, cgroup, length, mt_cgroup_usage_file(version));
+    mt_cgroup_read_stat(version, read_text(os, cgroup, "memory.stat", bytes), &stat);
+    mt_cgroup_read_limits(os, cgroup, &stat, &sample->cgroup_limit_bytes,
+                          &sample->cgroup_high_bytes);
+    sample->cgroup_working_set_bytes = mt_cgroup_working_set(sample->cgroup_usage_bytes, &stat);
+    sample->cgroup_peak_bytes =
+        read_number(os, cgroup, length, version == 1 ? "memory.max_usage_in_bytes" : "memory.peak");
+    const char *events = version == 1 ? "memory.oom_control" : "memory.events";
+    mt_span_fields(read_text(os, cgroup, events, bytes), &oom_kill, 1, &sample->cgroup_oom_kills);
 }

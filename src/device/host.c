@@ -61,7 +61,7 @@ static uint64_t product_of(uint64_t a, uint64_t b)
     return product;
 }
 
-static void set_unknown(struct mt_host_sample *sample)
+void mt_host_sample_unknown(struct mt_host_sample *sample)
 {
     memset(sample, 0xff, sizeof *sample); /* MT_UNKNOWN in every size */
     sample->pressure_some_avg10_percent = -1;
@@ -69,16 +69,21 @@ static void set_unknown(struct mt_host_sample *sample)
     sample->cgroup_version = 0;
 }
 
+int mt_host_fail_meminfo(long n, struct mt_error *error)
+{
+    if (n == -ENOENT || n == -ENOTDIR)
+        return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET,
+                       "/proc/meminfo is not there; mount it with: mount -t proc proc /proc");
+    return mt_fail_errno(error, (int)-n, "cannot read /proc/meminfo");
+}
+
 static int read_meminfo(const struct mt_host_os *os, struct mt_host_sample *sample,
                         struct mt_error *error)
 {
     char bytes[8192];
     long n = os->read_file(os->context, "/proc/meminfo", bytes, sizeof bytes);
-    if (n == -ENOENT || n == -ENOTDIR)
-        return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET,
-                       "/proc/meminfo is not there; mount it with: mount -t proc proc /proc");
     if (n < 0)
-        return mt_fail_errno(error, (int)-n, "cannot read /proc/meminfo");
+        return mt_host_fail_meminfo(n, error);
 
     struct mt_span text = {bytes, bytes + n};
     struct meminfo other;
@@ -149,7 +154,7 @@ int mt_host_read(const struct mt_host_os *os, const struct mt_cgroup *cgroup,
                  struct mt_host_sample *sample, struct mt_error *error)
 {
     struct mt_host_sample seen;
-    set_unknown(&seen);
+    mt_host_sample_unknown(&seen);
     seen.time_ns = os->now_ns(os->context);
     int status = read_meminfo(os, &seen, error);
     if (status < 0)

@@ -27,6 +27,11 @@ struct mt_host_os {
      * Returns 0, or a negative errno where the directory cannot be read. */
     int (*list)(void *context, const char *path, int (*each)(void *each_context, const char *name),
                 void *each_context);
+    /* Opens a file that is read often, reads it from its start, closes it. NULL: there is none of
+     * the three. Returns a descriptor, a number of bytes, or a negative errno. */
+    int (*open_file)(void *context, const char *path);
+    long (*read_open)(void *context, int fd, char *bytes, size_t capacity);
+    void (*close_file)(void *context, int fd);
     uint64_t (*now_ns)(void *context); /* CLOCK_MONOTONIC */
     uint64_t page_bytes;
     uint64_t ticks_per_s; /* unit of the start times in /proc/PID/stat */
@@ -52,6 +57,12 @@ void mt_cgroup_find(const struct mt_host_os *os, int pid, struct mt_cgroup *cgro
  * machine. Takes about 20 microseconds, 35 more with a cgroup. */
 int mt_host_read(const struct mt_host_os *os, const struct mt_cgroup *cgroup,
                  struct mt_host_sample *sample, struct mt_error *error);
+
+/* Says why /proc/meminfo could not be read, where `n` is a negative errno. */
+int mt_host_fail_meminfo(long n, struct mt_error *error);
+
+/* Sets every size to MT_UNKNOWN, shares of time below zero, and the cgroup to none. */
+void mt_host_sample_unknown(struct mt_host_sample *sample);
 
 /* Who a process is. A process id together with its start time names one process for good. */
 struct mt_process {
@@ -85,6 +96,12 @@ void mt_process_list_finish(struct mt_process_list *list);
  * (no /proc), MT_ENOMEM. */
 int mt_process_tree(const struct mt_host_os *os, int root_pid, struct mt_process_list *list,
                     struct mt_error *error);
+
+/* The same for the processes whose control groups have the word `group` in their names, in the
+ * order of their starts. Where no group has it, those of the process namespace of `pid`, and where
+ * that is the caller's own, mt_process_tree(). Takes twice as long. */
+int mt_process_group(const struct mt_host_os *os, int pid, const char *group,
+                     struct mt_process_list *list, struct mt_error *error);
 
 /* Resident bytes of a process, from /proc/PID/statm: the cheapest look (about 4 microseconds).
  * MT_UNKNOWN where it cannot be read, 0 for a process that has ended and waits for its parent. */

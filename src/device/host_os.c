@@ -8,13 +8,33 @@
 #include <time.h>
 #include <unistd.h>
 
-static long machine_read_file(void *context, const char *path, char *bytes, size_t capacity)
+static int machine_open_file(void *context, const char *path)
 {
     (void)context;
     /* Without O_NONBLOCK, a FIFO in the place of a file would hold us up. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    return fd < 0 ? -errno : fd;
+}
+
+/* Files of the kernel give all that they have, as far as it fits, in one call. */
+static long machine_read_open(void *context, int fd, char *bytes, size_t capacity)
+{
+    (void)context;
+    ssize_t n = pread(fd, bytes, capacity, 0);
+    return n < 0 ? -errno : n;
+}
+
+static void machine_close_file(void *context, int fd)
+{
+    (void)context;
+    close(fd);
+}
+
+static long machine_read_file(void *context, const char *path, char *bytes, size_t capacity)
+{
+    int fd = machine_open_file(context, path);
     if (fd < 0)
-        return -errno;
+        return fd;
     size_t used = 0;
     while (used < capacity) {
         ssize_t n = read(fd, bytes + used, capacity - used);
@@ -75,6 +95,9 @@ void mt_host_os_init(struct mt_host_os *os)
         .read_file = machine_read_file,
         .read_link = machine_read_link,
         .list = machine_list,
+        .open_file = machine_open_file,
+        .read_open = machine_read_open,
+        .close_file = machine_close_file,
         .now_ns = machine_now_ns,
         .page_bytes = positive_or(sysconf(_SC_PAGESIZE), 4096),
         .ticks_per_s = positive_or(sysconf(_SC_CLK_TCK), 100),

@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <stddef.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/error.h"
 
@@ -127,19 +128,52 @@ int mt_nvml_processes(const struct mt_nvml *nvml, void *device, struct mt_nvml_p
     return failed ? fail_nvml(error, failed, "listing the NVIDIA device's processes") : MT_OK;
 }
 
-int mt_nvml_device_open(struct mt_nvml_device *device, mt_nvml_open open, void *context, int index,
-                        struct mt_error *error)
+static int find_uuid(struct mt_nvml_device *device, const char *uuid, struct mt_error *error)
+{
+    char text[MT_NVML_UUID_BYTES];
+    unsigned count = 0;
+    if (!device->nvml.device_uuid)
+        return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET,
+                       "libnvidia-ml.so.1 tells no UUIDs: the NVIDIA driver is too old; name the "
+                       "device by its index");
+    int failed = device->nvml.device_count(&count);
+    if (failed)
+        return fail_nvml(error, failed, "counting the NVIDIA devices");
+    for (unsigned i = 0; i < count; i++)
+        if (device->nvml.device_by_index(i, &device->device) == 0 &&
+            device->nvml.device_uuid(device->device, text, sizeof text) == 0 &&
+            strcasecmp(text, uuid) == 0)
+            return MT_OK;
+    return mt_fail(error, MT_ENOTFOUND, MT_NO_OFFSET,
+                   "no NVIDIA device has the UUID %.100s; nvidia-smi -L lists them", uuid);
+}
+
+/* By UUID where one is given. */
+static int open_device(struct mt_nvml_device *device, mt_nvml_open open, void *context,
+                       const char *uuid, int index, struct mt_error *error)
 {
     struct mt_nvml_device opened = {.device = NULL};
     int result = mt_nvml_start(&opened.nvml, open, context, error);
     if (result != MT_OK)
         return result;
-    result = find_device(&opened, index, error);
+    result = uuid ? find_uuid(&opened, uuid, error) : find_device(&opened, index, error);
     if (result == MT_OK)
         *device = opened;
     else
         mt_nvml_device_close(&opened);
     return result;
+}
+
+int mt_nvml_device_open(struct mt_nvml_device *device, mt_nvml_open open, void *context, int index,
+                        struct mt_error *error)
+{
+    return open_device(device, open, context, NULL, index, error);
+}
+
+int mt_nvml_device_open_uuid(struct mt_nvml_device *device, mt_nvml_open open, void *context,
+                             const char *uuid, struct mt_error *error)
+{
+    return open_device(device, open, context, uuid, 0, error);
 }
 
 int mt_nvml_device_memory(const struct mt_nvml_device *device, struct mt_nvml_memory *memory,

@@ -78,6 +78,11 @@ int mt_nvml_processes(const struct mt_nvml *nvml, void *device, struct mt_nvml_p
 int mt_nvml_device_open(struct mt_nvml_device *device, mt_nvml_open open, void *context, int index,
                         struct mt_error *error);
 
+/* Opens the device with a UUID; close it with mt_nvml_device_close().
+ * Errors: those of mt_nvml_device_open(), MT_EUNSUPPORTED also where the driver tells no UUIDs. */
+int mt_nvml_device_open_uuid(struct mt_nvml_device *device, mt_nvml_open open, void *context,
+                             const char *uuid, struct mt_error *error);
+
 /* Reads the device's memory. Errors: MT_EIO, MT_EPERM, MT_ENOTFOUND (the device has gone). */
 int mt_nvml_device_memory(const struct mt_nvml_device *device, struct mt_nvml_memory *memory,
                           struct mt_error *error);

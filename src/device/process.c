@@ -4,7 +4,7 @@
 #include "device/host.h"
 
 #include "base/error.h"
-#include "device/secrets.h"
+#include "base/secrets.h"
 #include "device/span.h"
 
 #include <errno.h>
@@ -214,6 +214,77 @@ int mt_process_tree(const struct mt_host_os *os, int root_pid, struct mt_process
         all.n = 0;
     }
     *list = all;
+    return status;
+}
+
+/* ---- groups ---- */
+
+static int is_in_group(const struct mt_host_os *os, int pid, const char *group)
+{
+    char bytes[8192];
+    long n = read_of(os, pid, "cgroup", bytes, sizeof bytes);
+    return n > 0 && memmem(bytes, (size_t)n, group, strlen(group)) != NULL;
+}
+
+/* Writes what the kernel calls the namespace that counts a process; "" where it may not be seen. */
+static void name_namespace(const struct mt_host_os *os, const char *pid, char name[64])
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%s/ns/pid", pid);
+    long n = os->read_link(os->context, path, name, 63);
+    name[n > 0 ? n : 0] = '\0';
+}
+
+static int is_in_namespace(const struct mt_host_os *os, int pid, const char *wanted)
+{
+    char number[16];
+    char name[64];
+    snprintf(number, sizeof number, "%d", pid);
+    name_namespace(os, number, name);
+    return strcmp(name, wanted) == 0;
+}
+
+static size_t keep(const struct mt_host_os *os, struct mt_process_list *list, const char *word,
+                   int (*is_in)(const struct mt_host_os *os, int pid, const char *word))
+{
+    size_t n = 0;
+    for (size_t i = 0; i < list->n; i++)
+        if (is_in(os, list->items[i].pid, word))
+            list->items[n++] = list->items[i];
+    return n;
+}
+
+static int by_start(const void *a, const void *b)
+{
+    const struct mt_process *left = a;
+    const struct mt_process *right = b;
+    if (left->start_ticks != right->start_ticks)
+        return left->start_ticks < right->start_ticks ? -1 : 1;
+    return (left->pid > right->pid) - (left->pid < right->pid);
+}
+
+int mt_process_group(const struct mt_host_os *os, int pid, const char *group,
+                     struct mt_process_list *list, struct mt_error *error)
+{
+    char number[16];
+    char theirs[64];
+    char ours[64];
+    int status = scan_all(os, list, error);
+    if (status < 0) {
+        list->n = 0;
+        return status;
+    }
+    size_t n = keep(os, list, group, is_in_group);
+    snprintf(number, sizeof number, "%d", pid);
+    name_namespace(os, number, theirs);
+    name_namespace(os, "self", ours);
+    if (!n && (!*theirs || strcmp(theirs, ours) == 0))
+        return mt_process_tree(os, pid, list, error);
+    if (!n) /* nothing was kept, so nothing was moved */
+        n = keep(os, list, theirs, is_in_namespace);
+    list->n = n;
+    if (n)
+        qsort(list->items, n, sizeof *list->items, by_start);
     return status;
 }
 

@@ -33,6 +33,14 @@ struct mt_rehearsed_change {
 };
 
 /* A rehearsal of a command line, beside the estimate that it came to. */
+/* A device that held more than it was allowed. */
+struct mt_rehearsed_excess {
+    const char *place;
+    const char *bound; /* "limit" or "baseline" */
+    uint64_t held_bytes;
+    uint64_t allowed_bytes;
+};
+
 struct mt_rehearsed {
     char *const *argv;   /* as the user would start it; ends with NULL */
     const char *outcome; /* "ran", "ran out", "crashed", "hung", "ran on" */
@@ -64,6 +72,12 @@ struct mt_rehearsed {
     size_t n_figures;
     const struct mt_rehearsal_allocator *allocators; /* what PyTorch's own counted */
     size_t n_allocators;
+    uint64_t limit_bytes;   /* of each device; 0: none was given */
+    const char *baseline;   /* the file; NULL: none was given */
+    double tolerance_ratio; /* beyond it */
+    int is_added;           /* to the baseline, which did not have it */
+    const struct mt_rehearsed_excess *beyond;
+    size_t n_beyond;
 };
 
 #endif

@@ -95,6 +95,16 @@ static void find_engine(const char *proc, pid_t pid, char engine[32])
     mt_drive_running_engine(bytes, n, engine);
 }
 
+void mt_drive_running_find(const char *proc, pid_t root, char engine[32])
+{
+    pid_t *pids = malloc(TREE_MAX * sizeof *pids);
+    find_engine(proc, root, engine);
+    size_t n = pids && !*engine ? mt_drive_descendants(proc, root, pids, TREE_MAX) : 0;
+    for (size_t i = 0; i < n && !*engine; i++)
+        find_engine(proc, pids[i], engine);
+    free(pids);
+}
+
 /* ---- what it answers ---- */
 
 struct asking {
@@ -193,7 +203,7 @@ static int ask_port(struct asking *asking, struct mt_drive_running *running)
 /* ---- whom to ask ---- */
 
 /* A port of another network is another server's. */
-static int is_of_our_network(const char *proc, pid_t pid)
+int mt_drive_running_is_near(const char *proc, pid_t pid)
 {
     char path[PATH_MAX];
     char theirs[64] = "";
@@ -217,7 +227,7 @@ static void ask_engine(const char *proc, pid_t root, uint64_t timeout_ms,
     if (mt_engine_find(running->engine, &engine, NULL) < 0)
         return;
     mt_engine_title(&engine, title);
-    if (!is_of_our_network(proc, root)) {
+    if (!mt_drive_running_is_near(proc, root)) {
         snprintf(
             running->problem, sizeof running->problem,
             "%s was not asked: its network cannot be reached from here, or may not be looked at",
@@ -246,13 +256,8 @@ static void ask_engine(const char *proc, pid_t root, uint64_t timeout_ms,
 void mt_drive_running_look(const char *proc, pid_t root, uint64_t timeout_ms,
                            struct mt_drive_running *running)
 {
-    pid_t *pids = malloc(TREE_MAX * sizeof *pids);
     *running = (struct mt_drive_running){0};
-    find_engine(proc, root, running->engine);
-    size_t n = pids && !*running->engine ? mt_drive_descendants(proc, root, pids, TREE_MAX) : 0;
-    for (size_t i = 0; i < n && !*running->engine; i++)
-        find_engine(proc, pids[i], running->engine);
-    free(pids);
+    mt_drive_running_find(proc, root, running->engine);
     if (*running->engine)
         ask_engine(proc, root, timeout_ms, running);
 }

@@ -26,6 +26,12 @@ struct mt_drive_running {
 void mt_drive_running_look(const char *proc, pid_t root, uint64_t timeout_ms,
                            struct mt_drive_running *running);
 
+/* The table's name of the first known engine at `root` and its descendants, or "". */
+void mt_drive_running_find(const char *proc, pid_t root, char engine[32]);
+
+/* Whether the process has our network, so that its ports are those of this machine. */
+int mt_drive_running_is_near(const char *proc, pid_t pid);
+
 /* The engine whose program a command line starts: `arguments` are n bytes, each argument ended by a
  * NUL. Writes the table's name, or "". For tests. */
 void mt_drive_running_engine(const char *arguments, size_t n, char engine[32]);

@@ -22,11 +22,57 @@
 /* What it has to end when it is told to, and before it is given up after SIGKILL. */
 #define END_GRACE_NS (5 * SECOND_NS)
 
+/* ---- this machine ---- */
+
+static int start_here(void *context, const struct mt_run_options *options, struct mt_error *error)
+{
+    struct mt_run **run = context;
+    return mt_run_start(options, run, error);
+}
+
+static uint64_t began_here(void *context)
+{
+    struct mt_run **run = context;
+    return mt_run_began_ns(*run);
+}
+
+static int poll_here(void *context, int timeout_ms, struct mt_run_status *status,
+                     struct mt_error *error)
+{
+    struct mt_run **run = context;
+    return mt_run_poll(*run, timeout_ms, status, error);
+}
+
+static void signal_here(void *context, int signal)
+{
+    struct mt_run **run = context;
+    mt_run_signal(*run, signal);
+}
+
+static int finish_here(void *context, void (*progress)(void *context, double share),
+                       void *progress_context, struct mt_run_result *result, struct mt_error *error)
+{
+    struct mt_run **run = context;
+    struct mt_run *ended = *run;
+    *run = NULL;
+    return mt_run_finish(ended, progress, progress_context, result, error);
+}
+
+static void abandon_here(void *context)
+{
+    struct mt_run **run = context;
+    mt_run_abandon(*run);
+    *run = NULL;
+}
+
+/* ---- the session ---- */
+
 /* A session that is under way. While `ending`, `next_signal` is sent at `next_ns`; after SIGKILL it
  * is 0, and at `next_ns` the engine is given up. */
 struct watch {
     struct mt_profile_job *job;
-    struct mt_run *run;
+    const struct mt_profile_runner *runner;
+    int runs; /* the engine was started, and its end is not taken */
     struct mt_profile_outcome *outcome;
     const struct mt_profile_session_options *options;
     int ending;
@@ -52,7 +98,7 @@ static void step_end(struct watch *watch, uint64_t now_ns)
         watch->given_up = 1;
         return;
     }
-    mt_run_signal(watch->run, watch->next_signal);
+    watch->runner->signal(watch->runner->context, watch->next_signal);
     watch->outcome->ended_by_us = 1;
     watch->next_signal = watch->next_signal == SIGKILL ? 0 : SIGKILL;
     watch->next_ns = now_ns + END_GRACE_NS;
@@ -66,8 +112,8 @@ static void pass_signal(struct watch *watch)
     if (signal == 0)
         return;
     signals->caught = 0;
-    if (!watch->outcome->interrupted && !signals->from_terminal)
-        mt_run_signal(watch->run, signal);
+    if (!watch->outcome->interrupted && (!signals->from_terminal || watch->runner->is_elsewhere))
+        watch->runner->signal(watch->runner->context, signal);
     watch->next_ns = mt_monotonic_ns() + (watch->outcome->interrupted ? 0 : END_GRACE_NS);
     watch->next_signal = SIGKILL;
     watch->ending = 1;
@@ -107,7 +153,7 @@ static int watch_engine(struct watch *watch, struct mt_error *error)
 {
     struct mt_run_status status = {.running = 1};
     while (status.running && !watch->given_up) {
-        int code = mt_run_poll(watch->run, POLL_MS, &status, error);
+        int code = watch->runner->poll(watch->runner->context, POLL_MS, &status, error);
         if (code != MT_OK)
             return code;
         if (watch->options->poll)
@@ -148,13 +194,15 @@ static void end_leftovers(void)
 
 static void *drive(void *context)
 {
-    struct mt_profile_job *job = context;
-    job->engine->driver->drive(job);
+    const struct watch *watch = context;
+    if (watch->runner->enter)
+        watch->runner->enter(watch->runner->context);
+    watch->job->engine->driver->drive(watch->job);
     return NULL;
 }
 
 /* Threads that we start here leave the signals to this one. */
-static int start_threads(struct mt_profile_job *job, struct mt_profile_reader *reader,
+static int start_threads(struct watch *watch, struct mt_profile_reader *reader,
                          const char *log_path, pthread_t *driver, struct mt_error *error)
 {
     sigset_t all;
@@ -162,8 +210,8 @@ static int start_threads(struct mt_profile_job *job, struct mt_profile_reader *r
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int code = mt_profile_reader_start(reader, log_path, error);
-    if (code == MT_OK && job->engine->driver->drive) {
-        int failure = pthread_create(driver, NULL, drive, job);
+    if (code == MT_OK && watch->job->engine->driver->drive) {
+        int failure = pthread_create(driver, NULL, drive, watch);
         if (failure)
             code = mt_fail_errno(error, failure, "cannot start a thread");
     }
@@ -175,14 +223,14 @@ static int watch_and_join(struct watch *watch, struct mt_profile_reader *reader,
                           const char *log_path, struct mt_error *error)
 {
     pthread_t driver;
-    int code = start_threads(watch->job, reader, log_path, &driver, error);
+    int code = start_threads(watch, reader, log_path, &driver, error);
     if (code != MT_OK)
         return code;
     code = watch_engine(watch, error);
     mt_profile_journal_close(&watch->job->journal);
     if (code != MT_OK || watch->given_up) {
-        mt_run_abandon(watch->run);
-        watch->run = NULL;
+        watch->runner->abandon(watch->runner->context);
+        watch->runs = 0;
     }
     end_leftovers();
     if (watch->job->engine->driver->drive)
@@ -199,16 +247,18 @@ static void show_packing(void *context, double share)
 /* Nobody will read this recording: packing it is not worth the time. */
 static int finish_run(struct watch *watch, int keep, struct mt_error *error)
 {
-    struct mt_run *run = watch->run;
-    watch->run = NULL;
-    if (!run)
+    const struct mt_profile_runner *runner = watch->runner;
+    int runs = watch->runs;
+    watch->runs = 0;
+    if (!runs)
         return MT_OK;
     if (watch->outcome->interrupted && !keep) {
-        mt_run_abandon(run);
+        runner->abandon(runner->context);
         return MT_OK;
     }
-    int code = mt_run_finish(run, show_packing, (void *)(uintptr_t)watch->options->listener,
-                             &watch->outcome->result, error);
+    int code =
+        runner->finish(runner->context, show_packing, (void *)(uintptr_t)watch->options->listener,
+                       &watch->outcome->result, error);
     watch->outcome->recorded = code == MT_OK;
     return code;
 }
@@ -232,6 +282,8 @@ static int start_run(struct watch *watch, const struct mt_profile_session_option
     struct mt_run_options run_options = {.directory = options->directory,
                                          .recorder_path = options->recorder_path,
                                          .python_site = options->python_site,
+                                         .tells_layers = options->tells_layers,
+                                         .tells_operations = options->tells_operations,
                                          .depth = options->depth,
                                          .stacks = options->stacks,
                                          .picture_share = options->picture_share,
@@ -240,9 +292,10 @@ static int start_run(struct watch *watch, const struct mt_profile_session_option
                                          .stdout_fd = reader->writers[MT_PROFILE_STDOUT],
                                          .stderr_fd = reader->writers[MT_PROFILE_STDERR]};
     if (code == MT_OK)
-        code = mt_run_start(&run_options, &watch->run, error);
+        code = watch->runner->start(watch->runner->context, &run_options, error);
+    watch->runs = code == MT_OK;
     if (code == MT_OK)
-        watch->outcome->start_ns = mt_run_began_ns(watch->run);
+        watch->outcome->start_ns = watch->runner->began_ns(watch->runner->context);
     mt_profile_command_finish(&command);
     return code;
 }
@@ -258,7 +311,8 @@ static int run_watched(struct watch *watch, const struct mt_profile_session_opti
     keep_tail(reader, watch->outcome);
     if (code == MT_OK)
         code = finish_run(watch, options->keep, error);
-    mt_run_abandon(watch->run);
+    if (watch->runs)
+        watch->runner->abandon(watch->runner->context);
     return code;
 }
 
@@ -266,7 +320,13 @@ int mt_profile_session_run(struct mt_profile_job *job,
                            const struct mt_profile_session_options *options,
                            struct mt_profile_outcome *outcome, struct mt_error *error)
 {
-    struct watch watch = {.job = job, .outcome = outcome, .options = options};
+    struct mt_run *run = NULL;
+    const struct mt_profile_runner here = {
+        &run, start_here, began_here, poll_here, signal_here, finish_here, abandon_here, NULL, 0};
+    struct watch watch = {.job = job,
+                          .runner = options->runner ? options->runner : &here,
+                          .outcome = outcome,
+                          .options = options};
     struct mt_profile_reader reader;
     *outcome = (struct mt_profile_outcome){0};
     int code = mt_profile_reader_open(&reader, job, error);

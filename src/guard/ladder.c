@@ -7,7 +7,7 @@
 
 const char *mt_guard_step_name(enum mt_guard_step step)
 {
-    static const char *const names[] = {"call", "signal", "freeze", "end", "kill"};
+    static const char *const names[] = {"call", "signal", "ask", "freeze", "end", "kill"};
     return (unsigned)step < MT_N_GUARD_STEPS ? names[step] : "?";
 }
 
@@ -73,7 +73,10 @@ static unsigned at_once(const struct mt_ladder *ladder, uint64_t used_bytes)
         return MT_GUARD_FREEZE;
     if (ladder->is_held)
         return MT_N_GUARD_STEPS;
-    return near ? MT_GUARD_END : has(ladder, MT_GUARD_SIGNAL) ? MT_GUARD_SIGNAL : MT_N_GUARD_STEPS;
+    return near                           ? MT_GUARD_END
+           : has(ladder, MT_GUARD_ASK)    ? MT_GUARD_ASK
+           : has(ladder, MT_GUARD_SIGNAL) ? MT_GUARD_SIGNAL
+                                          : MT_N_GUARD_STEPS;
 }
 
 static unsigned look(struct mt_ladder *ladder, uint64_t now_ns, uint64_t used_bytes)

@@ -3,16 +3,18 @@
 #include "guard/source.h"
 
 #include <limits.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "device/level.h"
 
 /* ---- host and control group ---- */
 
 struct host {
-    struct mt_host_os os;
-    struct mt_cgroup cgroup;
+    pthread_mutex_t lock; /* of the level */
+    struct mt_level level;
     int is_group; /* the group alone */
 };
 
@@ -34,16 +36,18 @@ static int group_figures(const struct mt_host_sample *sample, struct mt_monitor_
     return 1;
 }
 
-static int host_figures(const struct mt_host_sample *sample, struct mt_monitor_figures *figures,
+static int host_figures(struct mt_level *level, struct mt_monitor_figures *figures,
                         struct mt_error *error)
 {
+    struct mt_host_sample sample;
     struct mt_monitor_figures group;
-    if (sample->memory_total_bytes == MT_UNKNOWN || sample->memory_available_bytes == MT_UNKNOWN)
-        return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET,
-                       "/proc/meminfo does not say what memory is available");
-    *figures = (struct mt_monitor_figures){sample->memory_total_bytes,
-                                           sample->memory_available_bytes, MT_UNKNOWN};
-    if (!group_figures(sample, &group))
+    int status = mt_level_read_host(level, &sample, error);
+    if (status)
+        return status;
+    mt_level_read_group(level, &sample);
+    *figures = (struct mt_monitor_figures){sample.memory_total_bytes, sample.memory_available_bytes,
+                                           MT_UNKNOWN};
+    if (!group_figures(&sample, &group))
         return 0;
     if (group.total_bytes < figures->total_bytes)
         figures->total_bytes = group.total_bytes;
@@ -52,19 +56,34 @@ static int host_figures(const struct mt_host_sample *sample, struct mt_monitor_f
     return 0;
 }
 
-static int read_host(void *context, struct mt_monitor_figures *figures, struct mt_error *error)
+static int only_group_figures(struct mt_level *level, struct mt_monitor_figures *figures,
+                              struct mt_error *error)
 {
-    const struct host *host = context;
     struct mt_host_sample sample;
-    int status = mt_host_read(&host->os, &host->cgroup, &sample, error);
-    if (status)
-        return status;
-    if (!host->is_group)
-        return host_figures(&sample, figures, error);
+    mt_host_sample_unknown(&sample);
+    mt_level_read_group(level, &sample);
     return group_figures(&sample, figures)
                ? 0
                : mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET,
                          "no control group with a limit holds this process; watch the host");
+}
+
+static int read_host(void *context, struct mt_monitor_figures *figures, struct mt_error *error)
+{
+    struct host *host = context;
+    pthread_mutex_lock(&host->lock);
+    int status = host->is_group ? only_group_figures(&host->level, figures, error)
+                                : host_figures(&host->level, figures, error);
+    pthread_mutex_unlock(&host->lock);
+    return status;
+}
+
+static void close_host(void *context)
+{
+    struct host *host = context;
+    mt_level_finish(&host->level);
+    pthread_mutex_destroy(&host->lock);
+    free(host);
 }
 
 int mt_monitor_open_host(const struct mt_host_os *os, int pid, int is_group,
@@ -74,23 +93,26 @@ int mt_monitor_open_host(const struct mt_host_os *os, int pid, int is_group,
     struct host *host = calloc(1, sizeof *host);
     if (!host)
         return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "no memory for a monitor's source");
-    host->os = *os;
+    struct mt_cgroup cgroup;
+    mt_cgroup_find(os, pid, &cgroup);
+    pthread_mutex_init(&host->lock, NULL);
+    mt_level_init(&host->level, os, &cgroup);
     host->is_group = is_group;
-    mt_cgroup_find(os, pid, &host->cgroup);
     int status = read_host(host, &figures, error);
     if (status) {
-        free(host);
+        close_host(host);
         return status;
     }
-    *source = (struct mt_monitor_source){"kernel", host, read_host, free};
+    *source = (struct mt_monitor_source){"kernel", host, read_host, close_host};
     return 0;
 }
 
 /* ---- a program ---- */
 
 struct program {
+    pthread_mutex_t lock; /* of all below */
     struct mt_host_os os;
-    struct mt_cgroup cgroup;
+    struct mt_level level;
     struct mt_process root;
     struct mt_process_list tree;
 };
@@ -103,16 +125,14 @@ static int runs(const struct program *program)
            now.start_ticks == program->root.start_ticks && now.state != 'Z' && now.state != 'X';
 }
 
-static int read_program(void *context, struct mt_monitor_figures *figures, struct mt_error *error)
+static int program_figures(struct program *program, struct mt_monitor_figures *figures,
+                           struct mt_error *error)
 {
-    struct program *program = context;
-    struct mt_host_sample sample;
     uint64_t used = 0;
     if (!runs(program))
         return mt_fail(error, MT_ENOTFOUND, MT_NO_OFFSET, "process %d has ended",
                        program->root.pid);
-    int status = mt_host_read(&program->os, &program->cgroup, &sample, error);
-    status = status ? status : host_figures(&sample, figures, error);
+    int status = host_figures(&program->level, figures, error);
     status =
         status ? status : mt_process_tree(&program->os, program->root.pid, &program->tree, error);
     if (status)
@@ -126,9 +146,20 @@ static int read_program(void *context, struct mt_monitor_figures *figures, struc
     return 0;
 }
 
+static int read_program(void *context, struct mt_monitor_figures *figures, struct mt_error *error)
+{
+    struct program *program = context;
+    pthread_mutex_lock(&program->lock);
+    int status = program_figures(program, figures, error);
+    pthread_mutex_unlock(&program->lock);
+    return status;
+}
+
 static void close_program(void *context)
 {
     struct program *program = context;
+    mt_level_finish(&program->level);
+    pthread_mutex_destroy(&program->lock);
     mt_process_list_finish(&program->tree);
     free(program);
 }
@@ -140,8 +171,11 @@ int mt_monitor_open_program(const struct mt_host_os *os, int pid, struct mt_moni
     struct program *program = calloc(1, sizeof *program);
     if (!program)
         return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "no memory for a monitor's source");
+    struct mt_cgroup cgroup;
+    mt_cgroup_find(os, pid, &cgroup);
+    pthread_mutex_init(&program->lock, NULL);
+    mt_level_init(&program->level, os, &cgroup);
     program->os = *os;
-    mt_cgroup_find(os, pid, &program->cgroup);
     int status = mt_process_read(os, pid, &program->root, error);
     status = status ? status : read_program(program, &figures, error);
     if (status) {

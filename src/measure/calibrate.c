@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "base/error.h"
+#include "base/gpu_uuid.h"
 #include "device/nvml.h"
 
 #define NODES    10000 /* of a graph: 90 MiB where one takes 9.2 KiB */
@@ -139,14 +140,6 @@ static int fail_cuda(struct run *run, const char *what, int result)
             return fail_cuda(run, what, refused_);                                                 \
     } while (0)
 
-static void format_uuid(const unsigned char bytes[16], char text[48])
-{
-    size_t n = (size_t)snprintf(text, 48, "GPU-");
-    for (size_t i = 0; i < 16; i++)
-        n += (size_t)snprintf(text + n, 48 - n, "%s%02x",
-                              i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", bytes[i]);
-}
-
 static uint32_t attribute(const struct run *run, int which, int device)
 {
     int value = 0;
@@ -171,7 +164,7 @@ static int identify(struct run *run, int index, int *device)
     TRY(run, run->cuda.uuid(uuid, *device), "cuDeviceGetUuid");
     TRY(run, run->cuda.total(&total, *device), "cuDeviceTotalMem");
     TRY(run, run->cuda.driver_version(&version), "cuDriverGetVersion");
-    format_uuid(uuid, made->uuid);
+    mt_format_gpu_uuid(uuid, made->uuid);
     made->total_bytes = total;
     made->driver_version = (uint32_t)version;
     made->multiprocessors = attribute(run, MULTIPROCESSORS, *device);

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "device/nvml.h"
+#include "measure/device.h"
 #include "measure/sampler.h"
 
 #define DEFAULT_INTERVAL_NS  10000000u
@@ -27,8 +27,9 @@ struct call {
     int device_open;
     int sampler_runs;
     int registered;
-    struct mt_nvml_device device;
-    struct mt_nvml_memory device_before;
+    struct mt_measure_device device;
+    uint64_t device_capacity_bytes;
+    struct mt_measure_use device_before;
     struct mt_sampler sampler;
     struct mt_measurement host;
 };
@@ -47,9 +48,12 @@ const char *mt_measure_method_name(enum mt_measure_method method)
 
 static int check(const struct mt_measure_options *options, struct mt_error *error)
 {
-    if (mt_measure_method_name(options->method)[0] == '?')
+    if (mt_measure_method_name(options->method)[0] == '?' || options->method == MT_MEASURE_CAUGHT)
         return mt_fail(error, MT_EARG, MT_NO_OFFSET, "no measuring method %d",
                        (int)options->method);
+    if (options->device_count != MT_MEASURE_AS_NVML && options->device_count != MT_MEASURE_AS_CUDA)
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET,
+                       "devices are counted as NVML counts them or as CUDA does");
     if (options->device_index < MT_MEASURE_HOST_ONLY)
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
                        "device index %d: give 0 or more, or %d for none", options->device_index,
@@ -62,14 +66,19 @@ static int check(const struct mt_measure_options *options, struct mt_error *erro
 
 static int open_device(struct call *call, struct mt_error *error)
 {
-    if (call->options.device_index == MT_MEASURE_HOST_ONLY)
+    const struct mt_measure_options *options = &call->options;
+    if (options->device_index == MT_MEASURE_HOST_ONLY && !options->device_uuid)
         return MT_OK;
-    int result = mt_nvml_device_open(&call->device, call->os->open_nvml, call->os->context,
-                                     call->options.device_index, error);
+    int result = mt_measure_device_open(&call->device, call->os, options, error);
     if (result != MT_OK)
         return result;
     call->device_open = 1;
-    return mt_nvml_device_memory(&call->device, &call->device_before, error);
+    result = mt_measure_device_capacity(&call->device, &call->device_capacity_bytes, error);
+    if (result == MT_OK)
+        result = mt_measure_device_look(&call->device, &call->device_before, error);
+    call->device_before.peak_bytes = call->device_before.used_bytes;
+    call->device_before.own_peak_bytes = call->device_before.own_bytes;
+    return result;
 }
 
 static int start_sampler(struct call *call, struct mt_error *error)
@@ -140,7 +149,7 @@ static void take_down(struct call *call)
     if (call->sampler_runs)
         mt_sampler_join(&call->sampler);
     if (call->device_open)
-        mt_nvml_device_close(&call->device);
+        mt_measure_device_close(&call->device);
     call->registered = call->sampler_runs = call->device_open = 0;
     release_cancellation(cancellation);
 }
@@ -166,20 +175,36 @@ static void write_host(const struct call *call, uint64_t sampled_peak_bytes,
     result->growth_bytes = result->peak_bytes - result->baseline_bytes;
 }
 
-static void write_device(const struct call *call, const struct mt_nvml_memory *after,
+/* The list did not have this process before it used the device: it had nothing of it then. */
+static void write_own(const struct call *call, const struct mt_measure_use *after,
+                      struct mt_measure_result *result)
+{
+    uint64_t before = call->device_before.own_bytes;
+    uint64_t peak = mt_measure_higher(call->sampler.device_own_peak_bytes,
+                                      mt_measure_higher(before, after->own_peak_bytes));
+    if (peak == MT_UNKNOWN)
+        return;
+    result->device_own_baseline_bytes = before == MT_UNKNOWN ? 0 : before;
+    result->device_own_peak_bytes = peak;
+    result->device_own_growth_bytes = peak - result->device_own_baseline_bytes;
+    result->device_own_after_bytes = after->own_bytes == MT_UNKNOWN ? 0 : after->own_bytes;
+}
+
+static void write_device(const struct call *call, const struct mt_measure_use *after,
                          struct mt_measure_result *result)
 {
     result->device_after_bytes = after->used_bytes;
     result->device_peak_bytes = larger(call->sampler.device_peak_bytes,
-                                       larger(call->device_before.used_bytes, after->used_bytes));
+                                       larger(call->device_before.used_bytes, after->peak_bytes));
     result->device_growth_bytes = result->device_peak_bytes - call->device_before.used_bytes;
+    write_own(call, after, result);
 }
 
 /* Reads the figures after the call, the host's first, and takes all down. */
 static void read_figures(struct call *call, struct mt_measure_result *result)
 {
     struct mt_error error = {0};
-    struct mt_nvml_memory device_after;
+    struct mt_measure_use device_after;
     if (call->sampler_runs)
         mt_sampler_stop(&call->sampler);
     int host = mt_measurement_end(&call->host, call->registry, call->os, &error);
@@ -187,8 +212,11 @@ static void read_figures(struct call *call, struct mt_measure_result *result)
     if (host != MT_OK)
         keep_first(&result->problem, &error);
     int device = MT_ENOTFOUND;
+    if (call->sampler_runs)
+        mt_sampler_join(&call->sampler);
+    call->sampler_runs = 0;
     if (call->device_open) {
-        device = mt_nvml_device_memory(&call->device, &device_after, &error);
+        device = mt_measure_device_look(&call->device, &device_after, &error);
         if (device != MT_OK)
             keep_first(&result->problem, &error);
     }
@@ -204,7 +232,7 @@ static void read_figures(struct call *call, struct mt_measure_result *result)
 /* All that is known however the call went; the rest is unknown until it is read. */
 static struct mt_measure_result known_before(const struct call *call, void *value)
 {
-    return (struct mt_measure_result){
+    struct mt_measure_result known = {
         .value = value,
         .method = call->host.exact ? MT_MEASURE_EXACT : MT_MEASURE_SAMPLED,
         .baseline_bytes = call->host.baseline_bytes,
@@ -212,12 +240,22 @@ static struct mt_measure_result known_before(const struct call *call, void *valu
         .growth_bytes = MT_UNKNOWN,
         .after_bytes = MT_UNKNOWN,
         .device_index = call->options.device_index,
-        .device_capacity_bytes = call->device_open ? call->device_before.total_bytes : MT_UNKNOWN,
+        .device_capacity_bytes = call->device_open ? call->device_capacity_bytes : MT_UNKNOWN,
         .device_baseline_bytes = call->device_open ? call->device_before.used_bytes : MT_UNKNOWN,
         .device_peak_bytes = MT_UNKNOWN,
         .device_growth_bytes = MT_UNKNOWN,
         .device_after_bytes = MT_UNKNOWN,
+        .device_own_baseline_bytes = MT_UNKNOWN,
+        .device_own_peak_bytes = MT_UNKNOWN,
+        .device_own_growth_bytes = MT_UNKNOWN,
+        .device_own_after_bytes = MT_UNKNOWN,
     };
+    if (!call->device_open)
+        return known;
+    known.device_method =
+        call->device.watch == MT_MEASURE_NO_WATCH ? MT_MEASURE_SAMPLED : MT_MEASURE_CAUGHT;
+    memcpy(known.device_uuid, call->device.uuid, sizeof known.device_uuid);
+    return known;
 }
 
 static void finish(struct call *call, void *value, uint64_t elapsed_ns,

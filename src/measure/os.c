@@ -5,11 +5,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
+#include <memtally/scope.h>
 #include <signal.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "device/cuda_uuid.h"
 #include "device/nvml.h"
 
 /* Enough for a sampler, and little under mlockall(). */
@@ -104,6 +106,49 @@ static int open_nvml(void *context, struct mt_nvml *nvml, struct mt_error *error
     return mt_nvml_open_library(nvml, error);
 }
 
+static int cuda_uuid(void *context, int index, char uuid[MT_GPU_UUID_TEXT_BYTES],
+                     struct mt_error *error)
+{
+    (void)context;
+    return mt_cuda_uuid(index, uuid, error);
+}
+
+static uint32_t pid(void *context)
+{
+    (void)context;
+    return (uint32_t)getpid();
+}
+
+/* The recorder's, where it is in the process. */
+MT_SCOPE_WEAK int memtally_hook_device_watch(const char *uuid);
+MT_SCOPE_WEAK uint64_t memtally_hook_device_peak(int watch);
+MT_SCOPE_WEAK void memtally_hook_device_unwatch(int watch);
+
+static int watch_device(void *context, const char *uuid)
+{
+    int (*hook)(const char *);
+    (void)context;
+    MT_SCOPE_FIND(hook, memtally_hook_device_watch);
+    return hook ? hook(uuid) : MT_MEASURE_NO_WATCH;
+}
+
+static uint64_t watched_bytes(void *context, int watch)
+{
+    uint64_t (*hook)(int);
+    (void)context;
+    MT_SCOPE_FIND(hook, memtally_hook_device_peak);
+    return hook ? hook(watch) : 0;
+}
+
+static void unwatch_device(void *context, int watch)
+{
+    void (*hook)(int);
+    (void)context;
+    MT_SCOPE_FIND(hook, memtally_hook_device_unwatch);
+    if (hook)
+        hook(watch);
+}
+
 const struct mt_measure_os mt_measure_os_real = {
     .now_ns = now_ns,
     .read_file = read_file,
@@ -113,6 +158,11 @@ const struct mt_measure_os mt_measure_os_real = {
     .start_thread = start_thread,
     .wait = wait_for,
     .open_nvml = open_nvml,
+    .cuda_uuid = cuda_uuid,
+    .pid = pid,
+    .watch_device = watch_device,
+    .watched_bytes = watched_bytes,
+    .unwatch_device = unwatch_device,
 };
 
 int mt_measure_cond_init(pthread_cond_t *condition)

@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/gpu_uuid.h"
+
 struct mt_nvml;
 struct mt_error;
 
@@ -38,7 +40,25 @@ struct mt_measure_os {
 
     /* Fills *nvml; returns 0 or an MT_E code with *error set. */
     int (*open_nvml)(void *context, struct mt_nvml *nvml, struct mt_error *error);
+
+    /* As mt_cuda_uuid(). */
+    int (*cuda_uuid)(void *context, int index, char uuid[MT_GPU_UUID_TEXT_BYTES],
+                     struct mt_error *error);
+
+    /* The number of this process. */
+    uint32_t (*pid)(void *context);
+
+    /* Where the process is recorded, has the recorder keep the most that CUDA's driver says is used
+     * of a device. Returns the number of that watch, or MT_MEASURE_NO_WATCH. */
+    int (*watch_device)(void *context, const char *uuid);
+
+    /* The most since it was last asked for; 0 where the driver said nothing. */
+    uint64_t (*watched_bytes)(void *context, int watch);
+
+    void (*unwatch_device)(void *context, int watch);
 };
+
+#define MT_MEASURE_NO_WATCH (-1)
 
 extern const struct mt_measure_os mt_measure_os_real;
 

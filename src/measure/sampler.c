@@ -24,7 +24,7 @@ static void look(struct mt_sampler *sampler, int look_at_host)
 {
     struct mt_error error;
     uint64_t bytes;
-    struct mt_nvml_memory memory;
+    struct mt_measure_use use;
     if (look_at_host) {
         if (mt_resident_sample(sampler->os, &bytes, &error) == MT_OK)
             keep_largest(&sampler->peak_bytes, bytes);
@@ -32,9 +32,11 @@ static void look(struct mt_sampler *sampler, int look_at_host)
             keep_first(&sampler->problem, &error);
     }
     if (sampler->device) {
-        if (mt_nvml_device_memory(sampler->device, &memory, &error) == MT_OK)
-            keep_largest(&sampler->device_peak_bytes, memory.used_bytes);
-        else
+        if (mt_measure_device_look(sampler->device, &use, &error) == MT_OK) {
+            keep_largest(&sampler->device_peak_bytes, use.peak_bytes);
+            sampler->device_own_peak_bytes =
+                mt_measure_higher(sampler->device_own_peak_bytes, use.own_peak_bytes);
+        } else
             keep_first(&sampler->problem, &error);
     }
     sampler->n_samples++;
@@ -76,10 +78,12 @@ static void finish(struct mt_sampler *sampler)
 }
 
 int mt_sampler_start(struct mt_sampler *sampler, const struct mt_measure_os *os,
-                     uint64_t interval_ns, const struct mt_nvml_device *device,
-                     struct mt_error *error)
+                     uint64_t interval_ns, struct mt_measure_device *device, struct mt_error *error)
 {
-    *sampler = (struct mt_sampler){.os = os, .device = device, .interval_ns = interval_ns};
+    *sampler = (struct mt_sampler){.os = os,
+                                   .device = device,
+                                   .interval_ns = interval_ns,
+                                   .device_own_peak_bytes = MT_UNKNOWN};
     int result = mt_measure_cond_init(&sampler->changed);
     if (result < 0)
         return fail_start(error, result);

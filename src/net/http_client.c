@@ -2,6 +2,7 @@
 /* The HTTP client over libcurl. */
 #include "net/http_client.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -96,10 +97,12 @@ static void set_request(CURL *curl, const struct mt_http_request *request)
     if (request->unix_socket)
         mt_curl()->easy_setopt(curl, CURLOPT_UNIX_SOCKET_PATH, request->unix_socket);
     if (request->body) {
-        mt_curl()->easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE,
-                               (curl_off_t)strlen(request->body));
+        size_t length = request->body_bytes ? request->body_bytes : strlen(request->body);
+        mt_curl()->easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)length);
         mt_curl()->easy_setopt(curl, CURLOPT_POSTFIELDS, request->body);
     }
+    if (request->method)
+        mt_curl()->easy_setopt(curl, CURLOPT_CUSTOMREQUEST, request->method);
 }
 
 /* `Expect:` without a value keeps libcurl from asking before it sends a large body. */
@@ -108,7 +111,10 @@ static struct curl_slist *headers_of(const struct mt_http_request *request)
     struct curl_slist *headers = mt_curl()->slist_append(NULL, "Expect:");
     if (!headers || !request->body)
         return headers;
-    struct curl_slist *more = mt_curl()->slist_append(headers, "Content-Type: application/json");
+    char type[128];
+    snprintf(type, sizeof type, "Content-Type: %s",
+             request->body_type ? request->body_type : "application/json");
+    struct curl_slist *more = mt_curl()->slist_append(headers, type);
     if (!more)
         mt_curl()->slist_free_all(headers);
     return more;

@@ -13,7 +13,10 @@
 struct mt_http_request {
     const char *url;         /* "http://127.0.0.1:8080/health" */
     const char *unix_socket; /* path of a socket to connect to instead of the URL's host, or NULL */
-    const char *body;        /* posted as JSON; NULL: a GET */
+    const char *method;      /* NULL: a GET, or a POST of the body */
+    const char *body;        /* NULL: none */
+    size_t body_bytes;       /* 0: the body ends with a NUL */
+    const char *body_type;   /* NULL: application/json */
     uint64_t timeout_ms;     /* for the whole exchange; 0: no limit */
     size_t max_body_bytes;   /* of the answer */
 };

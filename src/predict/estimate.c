@@ -274,6 +274,7 @@ static int close_sheet(struct box *box, const struct mt_model_description *descr
     tally->notes = sheet->notes;
     tally->n_notes = sheet->n_notes;
     estimate->pool = sheet->pool;
+    estimate->graphs = sheet->graphs;
     estimate->flags = sheet->flags ? sheet->flags : "";
     estimate->accuracy_ratio = accuracy_of(tally);
     char *reason = mt_arena_alloc(&sheet->arena, REASON_BYTES);

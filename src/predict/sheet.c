@@ -164,6 +164,11 @@ struct mt_estimate_pool *mt_sheet_pool(struct mt_sheet *sheet)
     return &sheet->pool;
 }
 
+struct mt_estimate_graphs *mt_sheet_graphs(struct mt_sheet *sheet)
+{
+    return &sheet->graphs;
+}
+
 void mt_sheet_bound(struct mt_sheet *sheet, int place, uint64_t low_bytes, uint64_t high_bytes)
 {
     void *bounds = sheet->bounds;

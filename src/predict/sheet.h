@@ -55,6 +55,7 @@ void mt_sheet_note(struct mt_sheet *sheet, const char *format, ...)
 void mt_sheet_flag(struct mt_sheet *sheet, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 struct mt_estimate_pool *mt_sheet_pool(struct mt_sheet *sheet);
+struct mt_estimate_graphs *mt_sheet_graphs(struct mt_sheet *sheet);
 /* Something meant for a device went to the host: the verdict is SPILLS where it would be FITS. */
 void mt_sheet_spills(struct mt_sheet *sheet, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

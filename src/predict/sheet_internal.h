@@ -31,6 +31,7 @@ struct mt_sheet {
     char *cannot;   /* why it is CANNOT whatever the totals say, or NULL */
     int is_partial; /* something is not counted, so that nothing surely fits */
     struct mt_estimate_pool pool;
+    struct mt_estimate_graphs graphs;
     int failed;
 };
 

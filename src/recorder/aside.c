@@ -7,10 +7,14 @@
 #include "recorder/recorder.h"
 
 #include <sched.h>
+#include <time.h>
 
 #include "recorder/sys.h"
 
-#define CLOSE_ALL UINT32_MAX
+#define CLOSE_ALL  UINT32_MAX
+#define END_TRIES  20000
+#define END_YIELDS 8
+#define NAP_NS     100000
 
 #ifndef SYS_close_range
 #define SYS_close_range 436
@@ -52,13 +56,32 @@ static void begin(void *context)
     aside->done = 1;
 }
 
+/* The kernel wakes the caller a little before it takes the thread off the process's list. A program
+ * that counts its threads, or may do what is for one thread only, must not find ours. Where other
+ * programs want the processor, yielding it does not give it to the thread; sleeping does. */
+static void await_end(long thread)
+{
+    const struct timespec nap = {0, NAP_NS};
+    long process = MT_SYS0(SYS_getpid);
+    for (int tries = 0; tries < END_TRIES; tries++) {
+        if (MT_SYS3(SYS_tgkill, process, thread, 0) < 0)
+            return;
+        if (tries < END_YIELDS)
+            MT_SYS0(SYS_sched_yield);
+        else
+            MT_SYS2(SYS_nanosleep, &nap, NULL);
+    }
+}
+
 static void start(struct aside *aside)
 {
     const unsigned long flags = CLONE_VM | CLONE_FS | CLONE_SYSVSEM | CLONE_SIGHAND | CLONE_THREAD |
                                 CLONE_VFORK | CLONE_UNTRACED;
     uint8_t *stack = memtally_recorder.process->aside_stack;
-    memtally_clone(aside->shares ? flags | CLONE_FILES : flags, stack + ASIDE_STACK_BYTES, begin,
-                   aside);
+    long thread = memtally_clone(aside->shares ? flags | CLONE_FILES : flags,
+                                 stack + ASIDE_STACK_BYTES, begin, aside);
+    if (thread > 0)
+        await_end(thread);
 }
 
 /* clone() copies a table that cannot be left, as in some containers. */

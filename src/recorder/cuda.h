@@ -98,6 +98,9 @@ HIDDEN void *cuda_in_place_of(void *real);
 /* Notes what the driver says is used of the current device. */
 HIDDEN void cuda_note_used(enum mt_device_reason reason);
 
+/* The driver said how much is used of a device (hooks_cuda_watch.c). */
+HIDDEN void cuda_watch_used(int device, uint64_t used_bytes);
+
 /* Kernels were given up: another one may have the handle of one that was launched. */
 HIDDEN void cuda_forget_kernels(void);
 

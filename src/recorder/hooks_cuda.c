@@ -9,15 +9,16 @@
  * no context of their own: a thread may have none. */
 #include <string.h>
 
+#include "base/gpu_uuid.h"
 #include "recorder/cuda.h"
 #include "recorder/real.h"
 
 #define FRAME            __builtin_frame_address(0)
 #define ASK_FROM_BYTES   ((size_t)1 << 20) /* smaller allocations share what the driver has */
 #define NO_DEVICE        (-1)
-#define POINTER_ORDINAL  9 /* CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL */
+#define PINNED           "pinned for devices" /* as python/memtally/watch/cpu.py calls it */
+#define POINTER_ORDINAL  9                    /* CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL */
 #define DEVICES_TOLD_MAX 64
-#define UUID_BYTES       16u
 
 static void write_event(enum mt_event_op op, const uint64_t *fields, uint32_t n)
 {
@@ -28,29 +29,14 @@ static void write_event(enum mt_event_op op, const uint64_t *fields, uint32_t n)
     leave();
 }
 
-/* As NVIDIA's tools write it: GPU-01234567-89ab-cdef-0123-456789abcdef. */
-static void write_uuid(char *text, const uint8_t uuid[UUID_BYTES])
-{
-    static const char digits[] = "0123456789abcdef";
-    memcpy(text, "GPU-", 4);
-    text += 4;
-    for (size_t i = 0; i < UUID_BYTES; i++) {
-        if (i == 4 || i == 6 || i == 8 || i == 10)
-            *text++ = '-';
-        *text++ = digits[uuid[i] >> 4];
-        *text++ = digits[uuid[i] & 15];
-    }
-    *text = '\0';
-}
-
 /* Once in the life of a process; a child that was forked tells anew. */
 static void tell_device(int device)
 {
     struct process *process = memtally_recorder.process;
     uint64_t bit = (uint64_t)1 << device;
-    uint8_t uuid[UUID_BYTES] = {0};
+    uint8_t uuid[MT_GPU_UUID_RAW_BYTES] = {0};
     char name[128] = "";
-    char id[48];
+    char id[MT_GPU_UUID_TEXT_BYTES];
     size_t total = 0;
     if (!process || __atomic_load_n(&process->devices_told, __ATOMIC_RELAXED) & bit)
         return;
@@ -60,7 +46,7 @@ static void tell_device(int device)
         memtally_real.cuda.cuDeviceGetUuid_v2(uuid, device);
     if (memtally_real.cuda.cuDeviceTotalMem_v2)
         memtally_real.cuda.cuDeviceTotalMem_v2(&total, device);
-    write_uuid(id, uuid);
+    mt_format_gpu_uuid(uuid, id);
     struct thread *thread = enter();
     if (!thread)
         return;
@@ -101,6 +87,7 @@ static void ask_used(int device, enum mt_device_reason reason)
     tell_device(device);
     uint64_t fields[] = {(uint64_t)device, total - free_bytes, reason};
     write_event(MT_EVENT_DEVICE_USED, fields, 3);
+    cuda_watch_used(device, fields[1]);
 }
 
 void cuda_note_used(enum mt_device_reason reason)
@@ -258,6 +245,19 @@ int cuMemFree_v2(uint64_t address)
 
 /* ---- of the host ---- */
 
+/* Pinned memory is mapped by the driver, and a label of it lasts until that unmaps it. What
+ * the program says of it later counts more. */
+static void label_pinned(const void *address, size_t size)
+{
+    struct thread *thread = enter();
+    if (!thread)
+        return;
+    uint64_t fields[] = {(uint64_t)(uintptr_t)address, size, MT_CATEGORY_RUNTIME,
+                         thread_name(thread, PINNED)};
+    mt_write_event(&thread->writer, MT_EVENT_LABEL, now_ticks(), fields, 4);
+    leave();
+}
+
 static int given_host(int result, enum mt_device_kind kind, const void *address, size_t size,
                       const void *frame)
 {
@@ -266,6 +266,8 @@ static int given_host(int result, enum mt_device_kind kind, const void *address,
         note_refused(device, kind, size, frame);
     if (result == 0 && address)
         note_given(device < 0 ? 0 : device, kind, (uint64_t)(uintptr_t)address, size, frame);
+    if (result == 0 && address && kind == MT_DEVICE_HOST)
+        label_pinned(address, size);
     return result;
 }
 

@@ -68,5 +68,8 @@ void memtally_hook_mark(const char *name)
     if (!thread)
         return;
     uint64_t field = thread_name(thread, name);
-    note(thread, MT_EVENT_MARK, &field, 1);
+    if (look_at_mark(thread, field))
+        leave();
+    else
+        note(thread, MT_EVENT_MARK, &field, 1);
 }

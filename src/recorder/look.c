@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Catching the peak. Resident memory falls only in a few calls; the recorder looks just before
  * them, and where the resident size stands higher than in every picture so far it takes a new one,
- * within the share of run time that pictures may take. */
+ * within the share of run time that pictures may take. Moments that the program marks may have a
+ * part of that share. */
 #include "recorder/recorder.h"
 
 #include <sys/resource.h>
@@ -49,6 +50,12 @@ static uint64_t allowed_for_steps_ns(const struct process *process)
     return so_far < allowed ? so_far : allowed;
 }
 
+/* A program that marks each of its steps must leave something for its peak. */
+static uint64_t allowed_for_marks_ns(const struct process *process)
+{
+    return allowed_ns(process) / 2;
+}
+
 /* By how much a resident size must stand above every picture to be worth one: by little as long as
  * there is much to spend. While a program grows, each new height would make a picture of its own,
  * and those on the way up are not worth the one at the top. */
@@ -75,8 +82,10 @@ static int is_affordable(const struct process *process, enum mt_picture_reason r
 {
     uint64_t rate = process->ns_per_mib ? process->ns_per_mib : LEAST_NS_PER_MIB;
     uint64_t cost = PICTURE_BASE_NS + (resident >> 20) * rate;
-    uint64_t pictures = reason == MT_PICTURE_FALL ? 2 : 1;
+    uint64_t pictures = reason == MT_PICTURE_FALL || reason == MT_PICTURE_MARK ? 2 : 1;
     uint64_t highest = __atomic_load_n(&process->pictured_bytes, __ATOMIC_RELAXED);
+    if (reason == MT_PICTURE_MARK && process->mark_spent_ns + cost > allowed_for_marks_ns(process))
+        return 0;
     if (resident >= highest + highest / 8 + PICTURE_STEP)
         return process->picture_spent_ns < allowed_ns(process);
     return process->picture_spent_ns + pictures * cost <= allowed_ns(process);
@@ -172,18 +181,29 @@ struct looking {
     struct thread *thread;
     enum mt_picture_reason reason;
     uint64_t least_bytes; /* a picture is wanted from this resident size on */
+    uint64_t name;        /* of the mark */
+    int is_marked;        /* the mark is written */
 };
 
-static void look(void *context)
+/* The mark has the time of the size that it is of. */
+static void write_size(struct looking *looking, uint64_t resident)
 {
-    const struct looking *looking = context;
+    uint64_t ticks = now_ticks();
+    mt_write_event(&looking->thread->writer, MT_EVENT_LOOK, ticks, &resident, 1);
+    if (looking->reason != MT_PICTURE_MARK)
+        return;
+    mt_write_event(&looking->thread->writer, MT_EVENT_MARK, ticks, &looking->name, 1);
+    looking->is_marked = 1;
+}
+
+static void look_and_picture(struct looking *looking, uint64_t before_ns)
+{
     struct process *process = memtally_recorder.process;
     struct thread *thread = looking->thread;
-    uint64_t before_ns = mt_thread_cpu_ns();
     uint64_t resident =
         mt_resident_bytes(&memtally_record_os, OWN_DIRECTORY, memtally_recorder.page_bytes);
     __atomic_fetch_add(&process->file.header->looks, 1, __ATOMIC_RELAXED);
-    mt_write_event(&thread->writer, MT_EVENT_LOOK, now_ticks(), &resident, 1);
+    write_size(looking, resident);
     write_clock(thread);
     if (resident >= looking->least_bytes && is_affordable(process, looking->reason, resident)) {
         take_picture(thread, looking->reason, resident);
@@ -191,18 +211,32 @@ static void look(void *context)
         return;
     }
     write_totals(thread); /* what the heap held at that size */
-    if (resident >= looking->least_bytes)
+    if (resident >= looking->least_bytes && looking->reason != MT_PICTURE_MARK)
         skip_picture(process, resident);
+}
+
+static void look(void *context)
+{
+    struct looking *looking = context;
+    uint64_t before_ns = mt_thread_cpu_ns();
+    look_and_picture(looking, before_ns);
+    if (looking->reason == MT_PICTURE_MARK)
+        __atomic_fetch_add(&memtally_recorder.process->mark_spent_ns,
+                           mt_thread_cpu_ns() - before_ns, __ATOMIC_RELAXED);
+}
+
+static void look_in_turn(struct looking *looking)
+{
+    struct process *process = memtally_recorder.process;
+    if (!take_turn(&process->picture_busy))
+        return;
+    do_aside(look, looking);
+    end_turn(&process->picture_busy);
 }
 
 static void try_look(struct thread *thread, enum mt_picture_reason reason, uint64_t least_bytes)
 {
-    struct process *process = memtally_recorder.process;
-    struct looking looking = {thread, reason, least_bytes};
-    if (!take_turn(&process->picture_busy))
-        return;
-    do_aside(look, &looking);
-    end_turn(&process->picture_busy);
+    look_in_turn(&(struct looking){thread, reason, least_bytes, 0, 0});
 }
 
 /* The highest resident size of the process so far, by a call that needs no descriptor and a tenth
@@ -329,6 +363,19 @@ void look_before_filter(struct thread *thread)
 {
     try_look(thread, MT_PICTURE_FALL, 0);
     write_totals(thread);
+}
+
+/* What was touched since the last picture is in no event, so that a moment which the program means
+ * to ask for is worth a picture whatever its height. Looks are charged too: there may be thousands.
+ */
+int look_at_mark(struct thread *thread, uint64_t name)
+{
+    struct process *process = memtally_recorder.process;
+    struct looking looking = {thread, MT_PICTURE_MARK, 0, name, 0};
+    uint64_t spent = __atomic_load_n(&process->mark_spent_ns, __ATOMIC_RELAXED);
+    if (!memtally_recorder.is_filtered && spent < allowed_for_marks_ns(process))
+        look_in_turn(&looking);
+    return looking.is_marked;
 }
 
 /* A program that comes in the place of a larger one, or is started by one, has that one's height.

@@ -89,6 +89,15 @@ struct thread {
 };
 
 /* What the process knows of itself. In memory that is wiped on fork. */
+/* The most that the driver said was used of a device since it was last asked for. */
+struct device_watch {
+    uint32_t state;
+    char uuid[44];
+    uint64_t peak_bytes;
+};
+
+#define DEVICE_WATCHES 16u /* measurements of devices at a time; further ones are sampled */
+
 struct process {
     uint32_t alive; /* 0: not started, 1: being started, 2: recording, 3: given up */
     uint32_t next_stream;
@@ -113,8 +122,11 @@ struct process {
     uint64_t unseen_bytes;       /* the kernel's highest size from before this program; 0: none */
     uint32_t looked_at_stop; /* the picture at the end is taken, and only a higher one is wanted */
     uint64_t picture_spent_ns;
-    uint64_t ns_per_mib;     /* what the last picture cost */
-    uint64_t devices_told;   /* one bit each */
+    uint64_t mark_spent_ns; /* of that, at marks */
+    uint64_t ns_per_mib;    /* what the last picture cost */
+    uint64_t devices_told;  /* one bit each */
+    struct device_watch device_watches[DEVICE_WATCHES];
+    uint32_t n_device_watches;
     uint32_t python_readers; /* threads that read Python's frames */
     _Alignas(16) uint8_t aside_stack[ASIDE_STACK_BYTES];
 };
@@ -298,6 +310,7 @@ HIDDEN void look_before_sure_fall(struct thread *thread, const void *address, ui
 HIDDEN void look_before_buffer_goes(struct thread *thread);
 HIDDEN void look_at_end(struct thread *thread);
 HIDDEN void look_before_filter(struct thread *thread);
+HIDDEN int look_at_mark(struct thread *thread, uint64_t name); /* whether the mark is written */
 HIDDEN void look_at_beginning(struct process *process, uint64_t resident);
 
 /* aside.c: calls `function` where the program's descriptors are out of reach, one caller at a time.

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/secrets.h"
 #include "recorder/real.h"
 #include "recorder/sys.h"
 
@@ -79,17 +80,25 @@ static void write_beginning(struct thread *thread, int first)
     heap_write_self(thread);
 }
 
+/* What may be a secret is hidden before it is written. Of an argument that was cut nobody can say
+ * whether it is one, so that it is left out. */
 static void write_command(struct thread *thread)
 {
     char *text = memtally_recorder.process->scratch;
+    char *line = text + MT_MAX_STRING;
+    const long room = MT_PICTURE_SCRATCH_BYTES - MT_MAX_STRING;
     int fd = memtally_record_os.open("/proc/thread-self/cmdline", O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0)
         return;
-    long got = memtally_record_os.read(fd, text, MT_MAX_STRING);
+    long got = memtally_record_os.read(fd, line, (size_t)room);
     memtally_record_os.close(fd);
-    if (got > 0)
-        mt_write_bytes(&thread->writer, MT_EVENT_MACHINE, now_ticks(), MT_MACHINE_COMMAND, text,
-                       (size_t)got);
+    while (got == room && got > 0 && line[got - 1] != '\0')
+        got--;
+    if (got <= 0)
+        return;
+    size_t length = mt_hide_secrets(line, (size_t)got, text, MT_MAX_STRING);
+    mt_write_bytes(&thread->writer, MT_EVENT_MACHINE, now_ticks(), MT_MACHINE_COMMAND, text,
+                   length);
 }
 
 /* What was mapped before the first event: the loader's and the libraries' own memory. */

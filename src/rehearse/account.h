@@ -19,7 +19,7 @@
 #define MT_ACCOUNT_VARIABLE    MT_REHEARSAL_VARIABLE
 #define MT_ACCOUNT_ALIVE       ".alive" /* a pipe beside it; while it has a writer, there is a driver */
 #define MT_ACCOUNT_MAGIC       "mtrehear"
-#define MT_ACCOUNT_FORMAT      10u
+#define MT_ACCOUNT_FORMAT      11u
 #define MT_ACCOUNT_DEVICES_MAX 64u
 #define MT_ACCOUNT_EVENTS_MAX  262144u
 #define MT_ACCOUNT_ERAS_MAX    32u
@@ -223,6 +223,7 @@ struct mt_account {
     uint64_t
         n_events; /* claimed, atomic; may stand above MT_ACCOUNT_EVENTS_MAX: the rest is lost */
     struct mt_account_event event[MT_ACCOUNT_EVENTS_MAX];
+    uint64_t n_rows; /* of `process` that were ever taken, all below this one; atomic */
     struct mt_account_process process[MT_ACCOUNT_PROCESSES];
 };
 

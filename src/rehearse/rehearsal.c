@@ -260,9 +260,9 @@ static void note_end(struct mt_rehearsal *rehearsal, uint32_t pid, int is_final)
                 account, place, mt_account_reader_held(&rehearsal->reader, pid, name, NULL),
                 mt_account_reader_held(&rehearsal->reader, pid, name, &account->rules));
     }
-    mt_account_drop_process(account, pid);
     mt_account_reader_release_shared(&rehearsal->reader, pid);
     mt_account_note(account, MT_ACCOUNT_END, pid, MT_ENDED_MARK);
+    mt_account_drop_process(account, pid); /* others wait for this, and take memory then */
     mt_account_reader_read(&rehearsal->reader, mt_monotonic_ns(), is_final);
 }
 

@@ -114,6 +114,8 @@ static size_t claim_of_vma(struct painter *painter, const struct mt_vma *vma)
     case MT_VMA_STACK:
         return unknown_size(painter,
                             claim(painter, MT_CATEGORY_RUNTIME, MT_PROVENANCE_MEASURED, "stacks"));
+    case MT_VMA_SHARED_TENSORS:
+        return claim(painter, MT_CATEGORY_ACTIVATIONS, MT_PROVENANCE_INFERRED, MT_SHARED_TENSORS);
     case MT_VMA_SPECIAL:
     case MT_VMA_SHARED_MEMORY:
         return claim(painter, MT_CATEGORY_RUNTIME, MT_PROVENANCE_MEASURED, vma->name);
@@ -163,28 +165,13 @@ static void fill(struct painter *painter, uint64_t low, uint64_t high, size_t in
     }
 }
 
-/* The first mapping that ends above `address`, or the end of the mappings. */
-static const struct mt_vma *first_vma(const struct painter *painter, uint64_t address)
-{
-    size_t first = 0;
-    size_t last = painter->maps.n;
-    while (first < last) {
-        size_t middle = first + (last - first) / 2;
-        if (painter->maps.vmas[middle].end <= address)
-            first = middle + 1;
-        else
-            last = middle;
-    }
-    return painter->maps.vmas + first;
-}
-
 /* Paints [low, high) but for what the kernel shows to be a file there: anonymous memory whose end
  * went unseen does not hold what was mapped in its place. */
 static void put_memory(struct painter *painter, uint64_t low, uint64_t high, size_t index)
 {
     const struct mt_vma *end = painter->maps.vmas + painter->maps.n;
-    for (const struct mt_vma *vma = first_vma(painter, low); vma < end && vma->start < high;
-         vma++) {
+    for (const struct mt_vma *vma = mt_maps_at_or_after(&painter->maps, low);
+         vma < end && vma->start < high; vma++) {
         if (vma->kind != MT_VMA_FILE)
             continue;
         if (vma->start > low)
@@ -199,8 +186,8 @@ static void put_memory(struct painter *painter, uint64_t low, uint64_t high, siz
 static void paint_anonymous(struct painter *painter, uint64_t low, uint64_t high, size_t index)
 {
     const struct mt_vma *end = painter->maps.vmas + painter->maps.n;
-    for (const struct mt_vma *vma = first_vma(painter, low); vma < end && vma->start < high;
-         vma++) {
+    for (const struct mt_vma *vma = mt_maps_at_or_after(&painter->maps, low);
+         vma < end && vma->start < high; vma++) {
         uint64_t from = vma->start > low ? vma->start : low;
         uint64_t to = vma->end < high ? vma->end : high;
         if (vma->kind == MT_VMA_ANONYMOUS)
@@ -630,7 +617,7 @@ static uint64_t count_pages(struct painter *painter, struct mt_shared_pages *see
         uint64_t low = run->first_page * page_bytes;
         uint64_t end = low + run->n_pages * page_bytes;
         while (low < end) {
-            const struct mt_vma *next = first_vma(painter, low);
+            const struct mt_vma *next = mt_maps_at_or_after(&painter->maps, low);
             const struct mt_vma *vma = next < last && next->start <= low ? next : NULL;
             uint64_t high = vma ? vma->end : next < last ? next->start : end;
             if (high > end)
@@ -684,6 +671,22 @@ static void take_leaving(struct painter *painter)
     claim_at(painter, claim_of_leaving(painter))->resident_bytes += bytes;
 }
 
+/* Small blocks that nothing shows pages of. Those with a label are counted by it, and nobody can
+ * say which of them are resident. */
+static void add_small(struct painter *painter, uint64_t bytes)
+{
+    int every_block = painter->subject->every_block;
+    struct mt_claim *small =
+        claim_at(painter, claim(painter, MT_CATEGORY_RUNTIME, MT_PROVENANCE_INFERRED,
+                                every_block ? "heap blocks" : "heap blocks below 64 KiB"));
+    small->allocated_bytes += every_block ? bytes : 0;
+    uint64_t room = small->allocated_bytes - small->resident_bytes;
+    uint64_t held = bytes < room ? bytes : room;
+    small->resident_bytes += held;
+    small->anonymous_bytes += held;
+    claim_at(painter, 0)->resident_bytes += bytes - held;
+}
+
 /* What is known to be resident without a place. */
 static uint64_t add_unplaced(struct painter *painter)
 {
@@ -695,13 +698,8 @@ static uint64_t add_unplaced(struct painter *painter)
             painter, claim(painter, MT_CATEGORY_RUNTIME, provenance, "program and libraries"));
         claim_at(painter, first)->resident_bytes += carried->first_bytes;
     }
-    if (carried->small_bytes) {
-        size_t small =
-            claim(painter, MT_CATEGORY_RUNTIME, MT_PROVENANCE_INFERRED,
-                  painter->subject->every_block ? "heap blocks" : "heap blocks below 64 KiB");
-        claim_at(painter, small)->resident_bytes += carried->small_bytes;
-        claim_at(painter, small)->anonymous_bytes += carried->small_bytes;
-    }
+    if (carried->small_bytes)
+        add_small(painter, carried->small_bytes);
     claim_at(painter, 0)->resident_bytes += carried->beyond_bytes;
     take_leaving(painter);
     return carried->first_bytes + carried->small_bytes + carried->beyond_bytes;

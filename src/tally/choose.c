@@ -80,16 +80,35 @@ static struct mt_instant find_steady(const struct mt_recording *recording)
     return found.ns ? found : (struct mt_instant){.ns = middle};
 }
 
-/* The last picture; without one the last that is known. */
+/* Where a process is known best at its end. One that is recorded looks at its size when it exits,
+ * but it has no picture of then where too much of its time went to pictures before; its events lead
+ * from an earlier one to there. */
+static struct mt_instant end_of(const struct mt_recording *recording, const struct mt_image *image)
+{
+    const struct mt_picture *last =
+        image->n_pictures ? &image->pictures[image->n_pictures - 1] : NULL;
+    struct mt_instant found = last ? instant_of_picture(last) : (struct mt_instant){0};
+    if (!image->file || (last && last->reason == MT_PICTURE_EXIT))
+        return found;
+    size_t n = image->n_points;
+    while (n && !image->points[n - 1].resident_bytes)
+        n--;
+    const struct mt_point *point = n ? &image->points[n - 1] : NULL;
+    if (!point || point->ns <= found.ns)
+        return found;
+    return (struct mt_instant){.ns = point->ns,
+                               .image = (size_t)(image - recording->images),
+                               .bytes = point->resident_bytes};
+}
+
+/* The last that is known of any process. */
 static struct mt_instant find_exit(const struct mt_recording *recording)
 {
     struct mt_instant found = {0};
     for (size_t i = 0; i < recording->n_images; i++) {
-        const struct mt_image *image = &recording->images[i];
-        const struct mt_picture *last =
-            image->n_pictures ? &image->pictures[image->n_pictures - 1] : NULL;
-        if (last && last->ns > found.ns)
-            found = instant_of_picture(last);
+        struct mt_instant end = end_of(recording, &recording->images[i]);
+        if (end.ns > found.ns)
+            found = end;
     }
     return found.ns ? found : (struct mt_instant){.ns = recording->end_ns};
 }

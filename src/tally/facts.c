@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/secrets.h"
 #include "tally/image.h"
 #include "tally/table.h"
 
@@ -280,19 +281,16 @@ static int add_machine(struct pass *pass, const struct mt_event *event)
     return 0;
 }
 
-/* The arguments of a command line are separated by zero bytes. */
-static int set_command(struct mt_image *image, const void *bytes, size_t length)
+/* The arguments of a command line are separated by zero bytes. Recordings by older versions have
+ * secrets in them. */
+static int set_command(struct mt_image *image, const char *bytes, size_t length)
 {
-    char *command = malloc(length + 1);
+    char *command = malloc(MT_MAX_STRING);
     if (!command)
         return MT_ENOMEM;
-    memcpy(command, bytes, length);
-    while (length && command[length - 1] == '\0')
+    while (length && bytes[length - 1] == '\0')
         length--;
-    for (size_t i = 0; i < length; i++)
-        if (command[i] == '\0')
-            command[i] = ' ';
-    command[length] = '\0';
+    mt_join_arguments(bytes, length, command, MT_MAX_STRING);
     free(image->command);
     image->command = command;
     return 0;
@@ -437,7 +435,7 @@ static int take_of_process(struct pass *pass, const struct mt_event *event)
         return add_point(pass->image, mt_clock_ns(pass->clock, event->ticks), event->field[0]);
     case MT_EVENT_MACHINE:
         return event->field[0] == MT_MACHINE_COMMAND && !pass->image->command
-                   ? set_command(pass->image, event->bytes, event->length)
+                   ? set_command(pass->image, (const char *)event->bytes, event->length)
                    : 0;
     case MT_EVENT_BUFFER_ALLOC:
         return mt_device_take(&pass->device_pass, event, mt_clock_ns(pass->clock, event->ticks),

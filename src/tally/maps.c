@@ -74,6 +74,8 @@ static enum mt_vma_kind kind_of(const char *name)
         return MT_VMA_SPECIAL;
     if (starts_with(name, "/anon_hugepage") || starts_with(name, "/dev/hugepages/"))
         return MT_VMA_HUGETLB;
+    if (starts_with(name, "/dev/shm/torch_"))
+        return MT_VMA_SHARED_TENSORS;
     if (starts_with(name, "/memfd:") || starts_with(name, "/dev/shm/") ||
         starts_with(name, "/SYSV") || starts_with(name, "/dev/zero"))
         return MT_VMA_SHARED_MEMORY;
@@ -213,7 +215,7 @@ int mt_maps_copy(const struct mt_maps *maps, struct mt_maps *copy)
     return 0;
 }
 
-const struct mt_vma *mt_maps_find(const struct mt_maps *maps, uint64_t address)
+const struct mt_vma *mt_maps_at_or_after(const struct mt_maps *maps, uint64_t address)
 {
     size_t low = 0;
     size_t high = maps->n;
@@ -224,9 +226,15 @@ const struct mt_vma *mt_maps_find(const struct mt_maps *maps, uint64_t address)
         else
             high = middle;
     }
-    if (low == maps->n || maps->vmas[low].start > address)
+    return maps->vmas + low;
+}
+
+const struct mt_vma *mt_maps_find(const struct mt_maps *maps, uint64_t address)
+{
+    if (!maps->n)
         return NULL;
-    return &maps->vmas[low];
+    const struct mt_vma *vma = mt_maps_at_or_after(maps, address);
+    return vma < maps->vmas + maps->n && vma->start <= address ? vma : NULL;
 }
 
 uint64_t mt_field_bytes(const char *text, size_t length, const char *name)

@@ -54,27 +54,12 @@ size_t mt_paint_claim_of(const struct mt_paint *paint, const struct mt_heap_bloc
     return paint->stack_claims ? paint->stack_claims[block->site] : paint->plain_claim;
 }
 
-/* The first mapping that ends above `address`, or the end of the mappings. */
-static const struct mt_vma *first_vma(const struct mt_maps *maps, uint64_t address)
-{
-    size_t first = 0;
-    size_t last = maps->n;
-    while (first < last) {
-        size_t middle = first + (last - first) / 2;
-        if (maps->vmas[middle].end <= address)
-            first = middle + 1;
-        else
-            last = middle;
-    }
-    return maps->vmas + first;
-}
-
 /* Cuts a range to its first piece that the kernel does not show to be a file: a block whose end
  * went unseen does not hold what was mapped in its place. Returns 0 where nothing is left. */
 static int cut_files(const struct mt_maps *maps, struct mt_range *range)
 {
     const struct mt_vma *end = maps->vmas + maps->n;
-    for (const struct mt_vma *vma = first_vma(maps, range->low);
+    for (const struct mt_vma *vma = mt_maps_at_or_after(maps, range->low);
          vma < end && vma->start < range->high; vma++) {
         if (vma->kind != MT_VMA_FILE)
             continue;

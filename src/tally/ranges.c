@@ -200,3 +200,12 @@ int mt_ranges_find(const struct mt_ranges *ranges, uint64_t address, struct mt_r
 {
     return mt_ranges_at_or_after(ranges, address, range) && range->low <= address;
 }
+
+int mt_ranges_are_many(const struct mt_ranges *ranges, uint64_t low, uint64_t high, size_t many)
+{
+    struct mt_range range;
+    for (uint64_t at = low; many; at = range.high, many--)
+        if (!mt_ranges_at_or_after(ranges, at, &range) || range.low >= high)
+            return 0;
+    return 1;
+}

@@ -44,4 +44,7 @@ int mt_ranges_at_or_after(const struct mt_ranges *ranges, uint64_t address, stru
 /* Whether `address` lies in a range, and which. */
 int mt_ranges_find(const struct mt_ranges *ranges, uint64_t address, struct mt_range *range);
 
+/* Whether `many` ranges or more lie in [low, high), at least in part. Takes time in `many`. */
+int mt_ranges_are_many(const struct mt_ranges *ranges, uint64_t low, uint64_t high, size_t many);
+
 #endif

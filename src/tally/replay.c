@@ -8,8 +8,9 @@
 #include "base/array.h"
 #include "base/varint.h"
 
-#define FEW_LIVE  1024u
-#define FAR_AHEAD 65536u /* numbers that leave out more than so many are none of a recorder's */
+#define FEW_LIVE    1024u
+#define MANY_RANGES 256u
+#define FAR_AHEAD   65536u /* numbers that leave out more than so many are none of a recorder's */
 
 /* What is known of a stream: its own numbers, and its scopes. */
 struct mt_replay_stream {
@@ -467,13 +468,20 @@ static int was_there(const struct mt_replay *replay, const struct move *move, ui
     return replay->live[index].since <= move->left;
 }
 
-/* Labels move with what they are on, as far as it moves. The new place is free of labels. */
+/* Labels move with what they are on, as far as it moves. The new place is free of labels. Of many
+ * it is not asked which came meanwhile: moves that nobody made would each take as long as there
+ * are. */
 static int move_labels(struct mt_replay *replay, const struct move *move)
 {
     struct mt_range range;
     uint64_t end = end_of(move->from, move->kept);
     if (move->from < end_of(move->to, move->kept) && move->to < end)
         return 0; /* no kernel moves memory onto itself */
+    if (move->to <= UINT64_MAX - (end - move->from) &&
+        mt_ranges_are_many(&replay->labels, move->from, end, MANY_RANGES)) {
+        mt_ranges_move(&replay->labels, move->from, end, move->to);
+        return replay->labels.failed ? MT_ENOMEM : 0;
+    }
     for (uint64_t at = move->from;
          at < end && mt_ranges_at_or_after(&replay->labels, at, &range) && range.low < end;
          at = range.high) {
@@ -490,6 +498,8 @@ static int move_labels(struct mt_replay *replay, const struct move *move)
 static void leave_place(struct mt_replay *replay, struct mt_ranges *ranges, const struct move *move)
 {
     struct mt_range range;
+    if (mt_ranges_are_many(ranges, move->from, move->end, MANY_RANGES))
+        mt_ranges_clear(ranges, move->from, move->end);
     for (uint64_t at = move->from;
          mt_ranges_at_or_after(ranges, at, &range) && range.low < move->end; at = range.high)
         if (was_there(replay, move, range.value))

@@ -2,6 +2,7 @@
 /* Watching a process that already runs: a run whose program is not ours. */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -51,7 +52,10 @@ int mt_attach_start(const struct mt_attach_options *options, struct mt_run **run
         return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
     made->is_attached = 1;
     made->pid = options->pid;
+    made->group = options->group ? strdup(options->group) : NULL;
     int result = mt_run_prepare(made, &as_run, error);
+    if (result == 0 && options->group && !made->group)
+        result = mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
     if (result == 0)
         result = find_process(made, error);
     if (result < 0) {

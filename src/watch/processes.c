@@ -359,7 +359,8 @@ void mt_watch_tree(struct mt_run *run, uint64_t now_ns)
 {
     size_t n_new;
     pid_t root = run->is_attached ? run->pid : getpid();
-    int result = mt_process_tree(&run->host, root, &run->tree, NULL);
+    int result = run->group ? mt_process_group(&run->host, root, run->group, &run->tree, NULL)
+                            : mt_process_tree(&run->host, root, &run->tree, NULL);
     if (result < 0 || (!run->tree.n && !run->is_attached))
         return;
     for (size_t i = 0; i < run->n_processes; i++)

@@ -1,14 +1,28 @@
 /* SPDX-License-Identifier: MIT */
-/* What one look of a monitor costs: processor time of a recording, and the share of a core that 100
- * of them a second take. bench_monitor [PLACE…], else host and cgroup. */
+/* What a monitor costs, in processor time: a recording in a loop, beside the bare reads of the same
+ * files by the same rounds; and a service's own watching for ten seconds, beside the same wakes
+ * without it. bench_monitor [PLACE…], else host and cgroup. */
+#include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <memtally/monitor.h>
 
-#define RECORDS 20000
+#include "device/cgroup.h"
+#include "device/group.h"
+#include "guard/source.h"
+
+#define ROUNDS       15
+#define RECORDS      2000
+#define WAKES        1000 /* a hundred a second */
+#define GOAL_PERCENT 0.1
+#define PLACES       8
+#define LIMIT_BYTES  ((uint64_t)1 << 30)
 
 static double processor_ns(void)
 {
@@ -17,32 +31,198 @@ static double processor_ns(void)
     return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
 }
 
-static void measure(const char *place)
+/* A clock by which each look is ten milliseconds after the one before: what is read seldom is then
+ * read as seldom in a loop as it is at a hundred looks a second. */
+static uint64_t looks_ns(void *context)
+{
+    static uint64_t ns;
+    (void)context;
+    return ns += 10000000;
+}
+
+static int open_for_loop(const char *place, struct mt_monitor_source *source,
+                         struct mt_error *error)
+{
+    struct mt_host_os os;
+    int is_group = strcmp(place, "cgroup") == 0;
+    mt_host_os_init(&os);
+    os.now_ns = looks_ns;
+    return is_group || strcmp(place, "host") == 0
+               ? mt_monitor_open_host(&os, 0, is_group, source, error)
+               : mt_monitor_open_source(place, source, error);
+}
+
+static struct mt_monitor *monitor_of(const char *place, int is_loop)
 {
     struct mt_monitor_source source;
     struct mt_monitor *monitor;
     struct mt_error error;
-    if (mt_monitor_open_source(place, &source, &error) < 0 ||
-        mt_monitor_create(&source, NULL, &monitor, &error) < 0) {
-        printf("%-8s %s\n", place, error.text);
-        return;
-    }
+    int status = is_loop ? open_for_loop(place, &source, &error)
+                         : mt_monitor_open_source(place, &source, &error);
+    if (status == 0 && mt_monitor_create(&source, NULL, &monitor, &error) == 0)
+        return monitor;
+    printf("  %-8s not measured: %s\n", place, error.text);
+    return NULL;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a;
+    double y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double values[ROUNDS])
+{
+    qsort(values, ROUNDS, sizeof *values, by_size);
+    return values[ROUNDS / 2];
+}
+
+/* ---- in a loop ---- */
+
+/* The file that a recording of the place cannot do without. */
+static int open_bare(const char *place)
+{
+    char path[PATH_MAX + 32] = "/proc/meminfo";
+    struct mt_host_os os;
+    struct mt_cgroup cgroup;
+    mt_host_os_init(&os);
+    mt_cgroup_find(&os, 0, &cgroup);
+    if (strcmp(place, "cgroup") == 0)
+        snprintf(path, sizeof path, "%s/%s", cgroup.directory,
+                 mt_cgroup_usage_file(cgroup.version));
+    return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+static double bare_ns(int file)
+{
+    char bytes[256];
+    double before = processor_ns();
+    for (int i = 0; i < RECORDS; i++)
+        if (pread(file, bytes, sizeof bytes, 0) < 0)
+            return 0;
+    return (processor_ns() - before) / RECORDS;
+}
+
+static double record_ns(struct mt_monitor *monitor)
+{
     double before = processor_ns();
     for (int i = 0; i < RECORDS; i++)
         mt_monitor_record(monitor, NULL, NULL);
-    double each = (processor_ns() - before) / RECORDS;
-    printf("%-8s %6.2f us a record, %.3f %% of a core at 100 a second\n", place, each / 1e3,
-           each * 100 / 1e9 * 100);
+    return (processor_ns() - before) / RECORDS;
+}
+
+static double measure_loop(const char *place)
+{
+    struct mt_monitor *monitor = monitor_of(place, 1);
+    double ours[ROUNDS];
+    double bare[ROUNDS];
+    int file = open_bare(place);
+    if (!monitor)
+        return 0;
+    for (int i = 0; i < ROUNDS; i++) {
+        bare[i] = bare_ns(file);
+        ours[i] = record_ns(monitor);
+    }
+    double each = median(ours);
+    printf("  %-8s %6.2f us a record, of which the kernel's one file %6.2f us; %.3f %% of a core "
+           "at 100 a second\n",
+           place, each / 1e3, median(bare) / 1e3, each / 1e5);
+    close(file);
     mt_monitor_destroy(monitor);
+    return each;
+}
+
+/* ---- as a service does ---- */
+
+struct watched {
+    struct mt_monitor *monitor;
+    int each; /* wakes */
+};
+
+static double wake_ns(const struct watched *watched, size_t n)
+{
+    struct timespec until;
+    double before = processor_ns();
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    for (int wake = 0; wake < WAKES; wake++) {
+        until.tv_nsec += 10000000;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
+        for (size_t i = 0; i < n; i++)
+            if (wake % watched[i].each == 0)
+                mt_monitor_record(watched[i].monitor, NULL, NULL);
+    }
+    return processor_ns() - before;
+}
+
+static void put_service(const char *what, const struct watched *watched, size_t n, double idle)
+{
+    printf("  %-58s %.3f %% of a core\n", what, (wake_ns(watched, n) - idle) / WAKES / 1e5);
+    fflush(stdout);
+}
+
+/* Ten seconds each; the wakes alone are taken off. */
+static void measure_service(void)
+{
+    char pid[32];
+    snprintf(pid, sizeof pid, "pid:%d", (int)getpid());
+    struct watched watched[PLACES] = {{monitor_of("host", 0), 1}, {monitor_of("cgroup", 0), 1}};
+    size_t n = watched[1].monitor ? 2 : 1;
+    if (!watched[0].monitor)
+        return;
+    double idle = wake_ns(watched, 0);
+    printf(
+        "  as a service, whose wakes alone take %.3f %% of a core (goal below %.1f beside them):\n",
+        idle / WAKES / 1e5, GOAL_PERCENT);
+    put_service("host and cgroup 100 times a second", watched, n, idle);
+    watched[n] = (struct watched){monitor_of("gpu0", 0), 10};
+    n += watched[n].monitor != NULL;
+    watched[n] = (struct watched){monitor_of(pid, 0), 100};
+    n += watched[n].monitor != NULL;
+    put_service("and devices 10 times, a program and its descendants once", watched, n, idle);
+    for (size_t i = 0; i < n; i++)
+        mt_monitor_destroy(watched[i].monitor);
+}
+
+static void measure_all(void)
+{
+    double sum = measure_loop("host") + measure_loop("cgroup");
+    printf("  both at 100 a second: %.3f %% of a core (goal below %.1f)\n", sum / 1e5,
+           GOAL_PERCENT);
+    measure_service();
+    fflush(stdout);
+}
+
+/* In a group with a limit, as in a container, where one can be made. */
+static void measure_in_group(void)
+{
+    struct mt_group_os os;
+    struct mt_group group = {0};
+    struct mt_error error;
+    mt_group_os_init(&os);
+    if (mt_group_make(&os, 1, &group, &error) < 0 ||
+        mt_group_limit(&os, &group, LIMIT_BYTES, &error) < 0)
+        printf("  without a group of its own: %s\n", error.text);
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        if (group.version && mt_group_join(&os, &group, (int)getpid(), &error) < 0)
+            printf("  without a group of its own: %s\n", error.text);
+        measure_all();
+        _exit(0);
+    }
+    waitpid(child, NULL, 0);
+    if (group.version)
+        mt_group_remove(&os, &group);
 }
 
 int main(int argc, char **argv)
 {
     for (int i = 1; i < argc; i++)
-        measure(argv[i]);
-    if (argc == 1) {
-        measure("host");
-        measure("cgroup");
-    }
+        measure_loop(argv[i]);
+    if (argc == 1)
+        measure_in_group();
     return 0;
 }

@@ -4,9 +4,10 @@
  *   takes ROUTE WORD...
  *
  * ROUTE is how it finds the driver's functions: "dlsym" (of a library that it opens for itself),
- * "asked" (cuGetProcAddress), "asked2" (its second version) or "runtime" (the runtime's
- * cudaGetDriverEntryPoint). Words are below, "hold:PATH" makes PATH.there and waits for PATH.
- * checks what the driver answers: with another answer than without a recorder it fails. */
+ * "asked" (cuGetProcAddress), "asked2" (its second version), "static" (as NVIDIA's runtime does
+ * that is linked statically: what cuGetProcAddress_v2 says of itself is asked) or "runtime" (the
+ * runtime's cudaGetDriverEntryPoint). Words are below, "hold:PATH" makes PATH.there and waits for
+ * PATH. checks what the driver answers: with another answer than without a recorder it fails. */
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -115,7 +116,7 @@ static void find(const char *name, void *function)
         ask question;
         memcpy(&question, &asker, sizeof question);
         CHECK(question(name, &found, 12000, 0) == 0);
-    } else if (strcmp(route, "asked2") == 0) {
+    } else if (strcmp(route, "asked2") == 0 || strcmp(route, "static") == 0) {
         ask2 question;
         memcpy(&question, &asker, sizeof question);
         CHECK(question(name, &found, 12000, 0, &status) == 0 && status == 0);
@@ -128,6 +129,21 @@ static void find(const char *name, void *function)
     memcpy(function, &found, sizeof found);
 }
 
+/* What libcudart_static.a 13.5.37 was seen to ask, in its order. */
+static void ask_as_static_runtime(void)
+{
+    void *found = NULL;
+    int status = 0;
+    ask2 question;
+    asker = symbol(library, "cuGetProcAddress_v2");
+    memcpy(&question, &asker, sizeof question);
+    question("", &found, 0, 0, &status);
+    CHECK(question("cuInit", &found, 2000, 0, &status) == 0 && found);
+    question("cuGetProcAddress", &found, 11030, 0, &status);
+    CHECK(question("cuGetProcAddress", &found, 12000, 0, &status) == 0 && found);
+    asker = found;
+}
+
 static void load(void)
 {
     int is_runtime = strcmp(route, "runtime") == 0;
@@ -135,6 +151,8 @@ static void load(void)
     CHECK(library);
     if (is_runtime)
         asker = symbol(library, "cudaGetDriverEntryPoint");
+    else if (strcmp(route, "static") == 0)
+        ask_as_static_runtime();
     else if (strcmp(route, "dlsym") != 0)
         asker = symbol(library,
                        strcmp(route, "asked") == 0 ? "cuGetProcAddress" : "cuGetProcAddress_v2");

@@ -52,24 +52,79 @@ def test_of_what_is_freed_or_never_was_nothing_is_told():
     assert not place(document, "gpu:1")["rows"], document
 
 
+def bounds(document):
+    return [(one["place"], one["bound"], one["held_bytes"], one["allowed_bytes"]) for one in document["rehearsal"]["beyond"]]
+
+
 def test_beyond_a_limit_the_exit_status_is_1_though_the_card_has_more():
     def of_limit(document):
-        return [note for note in document["notes"] if "limit" in note]
+        return [note for note in document["notes"] if " holds " in note]
 
     exact = f"{2 * GIB + 528 * MIB}"  # as above
     status, document, said = rehearse(["-d", "H100-80GB", "--limit", exact], "must", "1", "must", "1")
     assert (status, document["verdict"], of_limit(document)) == (0, "FITS", []), (status, document["notes"], said)
     status, document, said = rehearse(["-d", "H100-80GB,H100-80GB", "--limit", f"{2 * GIB + 527 * MIB}"], "must", "1", "must", "1")
-    assert (status, document["verdict"]) == (1, "FITS"), (status, said)
+    assert (status, document["verdict"]) == (1, "EXCEEDS"), (status, said)
+    assert document["reason"] == "gpu:0 takes 2.52 GiB, 1.00 MiB more than the limit of 2.51 GiB", document["reason"]
+    assert bounds(document) == [("gpu:0", "limit", 2 * GIB + 528 * MIB, 2 * GIB + 527 * MIB)], bounds(document)
+    assert document["rehearsal"]["limit_bytes"] == 2 * GIB + 527 * MIB and document["rehearsal"]["baseline"] is None
     (note,) = of_limit(document)
-    assert note.startswith("gpu:0 takes 2.52 GiB, 1.00 MiB more than the limit of 2.51 GiB: "), note
-    assert "context 528.00 MiB" in note and "is passed on gpu:0 where 1.00 GiB are asked for." in note, note
+    assert "holds cached 2.00 GiB" in note.replace("context 528.00 MiB, ", "") and "It passes 2.51 GiB on gpu:0 where 1.00 GiB are asked for." in note, note
     # A program that is refused and goes on with less, or has less where there is less.
     status, document, said = rehearse(["-d", "H100-80GB", "--limit", "1GiB"], "take", "2")
-    assert status == 1 and "is passed on gpu:0 where 2.00 GiB are asked for." in of_limit(document)[0], (status, document["notes"])
-    for words in (["--limit", "1GiB", "model.gguf"], ["--limit", "1GiB", "--", PROGRAM, "must", "1"]):
-        done = subprocess.run([MEMTALLY, "rehearse", *words], capture_output=True, text=True, check=False)
-        assert (done.returncode, done.stdout) == (2, "") and "'--limit' wants --device" in done.stderr, done
+    assert status == 1 and "It passes 1.00 GiB on gpu:0 where 2.00 GiB are asked for." in of_limit(document)[0], (status, document["notes"])
+    for option, value in (("limit", "1GiB"), ("baseline", "memory.txt")):
+        for words in (["model.gguf"], ["--", PROGRAM, "must", "1"]):
+            done = subprocess.run([MEMTALLY, "rehearse", f"--{option}", value, *words], capture_output=True, text=True, check=False)
+            assert (done.returncode, done.stdout) == (2, "") and f"'--{option}' wants --device" in done.stderr, done
+
+
+def test_beyond_its_baseline_the_exit_status_is_1_and_what_is_new_is_added():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "memory.txt")
+
+        def again(*words, options=(), devices="H100-80GB"):
+            status, document, said = rehearse(["-d", devices, "--baseline", path, *options], *words)
+            assert document, said
+            with open(path, encoding="utf-8") as file:
+                return status, document, file.read()
+
+        status, document, first = again("must", "1", "must", "1")
+        assert (status, document["verdict"], document["rehearsal"]["baseline"]["added"]) == (0, "FITS", True), document
+        # As above: what was asked for, and the context, in lines of place, category and bytes.
+        assert [line.split()[:3] for line in first.splitlines() if line.startswith(" ")] == [
+            ["gpu:0", "total", str(2 * GIB + 528 * MIB)], ["gpu:0", "cached", str(2 * GIB)], ["gpu:0", "context", str(528 * MIB)]], first
+        status, document, second = again("must", "1", "must", "1")
+        assert (status, document["rehearsal"]["baseline"]["added"], second) == (0, False, first), document
+        # Names are in order, and what else is in the file stays as it is.
+        with open(path, "a", encoding="utf-8") as file:
+            file.write("# a remark\n~\n    gpu:0 total 7\n")
+        _, _, both = again("must", "3")
+        heads = [line for line in both.splitlines() if not line.startswith(" ")][2:]
+        assert heads == [f"{PROGRAM} must 1 must 1", "# a remark", f"{PROGRAM} must 3", "~"], both
+        assert both.startswith(first) and both.endswith("~\n    gpu:0 total 7\n"), both
+        # The same file says that the command took 1 GiB less.
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(first.replace(str(2 * GIB + 528 * MIB), str(GIB + 528 * MIB)).replace(str(2 * GIB), str(GIB)))
+        status, document, third = again("must", "1", "must", "1")
+        assert (status, document["verdict"]) == (1, "EXCEEDS") and third != first, document
+        assert document["reason"] == ("gpu:0 takes 2.52 GiB, 1.00 GiB (66.0 %) more than its baseline of 1.52 GiB: "
+                                      "cached 1.00 GiB more"), document["reason"]
+        most = round((GIB + 528 * MIB) * 1.02)
+        assert bounds(document) == [("gpu:0", "baseline", 2 * GIB + 528 * MIB, most)], bounds(document)
+        assert "where 1.00 GiB are asked for" in document["notes"][-1], document["notes"]
+        assert again("must", "1", "must", "1", options=["--tolerance", "70"])[0] == 0
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("a\n    gpu:0 total many\n")
+        status, document, said = rehearse(["-d", "H100-80GB", "--baseline", path], "must", "1")
+        assert status == 2 and document["kind"] == "error", (status, document)
+        assert "line 2: a peak is a place, a category and a number of bytes" in said, said
+        status, _, said = rehearse(["-d", "H100-80GB", "--baseline", path], "must", "1\n")
+        assert status == 2 and "as one line of its file" in said, said
+        # What ran out is no peak to be kept.
+        os.remove(path)
+        status, document, said = rehearse(["-d", "24GiB", "--baseline", path], "must", "20", "must", "6")
+        assert status == 1 and document["verdict"] == "CANNOT" and not os.path.exists(path), said
 
 
 def test_an_allocation_that_does_not_fit_is_refused_and_told():
@@ -165,6 +220,7 @@ def test_what_a_program_writes_is_not_shown_where_that_is_not_wanted():
 def test_a_hang_is_ended():
     status, document, _ = rehearse(["-d", "24GiB", "--timeout", "2"], "must", "1", "hang")
     assert status == 1 and document["rehearsal"]["outcome"] == "hung", (status, document["rehearsal"])
+    assert "computed next to nothing" in document["reason"], document["reason"]
 
 
 def test_a_program_that_works_on_without_end_has_an_answer_with_a_warning():

@@ -59,7 +59,7 @@ def agree_after_every_event(*words):
 
 
 def test_every_route_to_the_driver_is_seen():
-    for route in ("dlsym", "asked", "asked2", "runtime"):
+    for route in ("dlsym", "asked", "asked2", "static", "runtime"):
         agree_after_every_event(route, "linear")
         one, other = agree_at_the_peak(route, "linear")
         # 10 MiB and 30, and the context that was measured on such cards: 527 MiB in pages of 2.
@@ -119,8 +119,10 @@ def test_what_two_processes_share_counts_once():
 
 
 def test_a_forked_child_has_its_own():
+    """Its parent takes memory after it has waited for the child's end: what that had is back by then."""
     agree_after_every_event("dlsym", "forked")
-    agree_at_the_peak("dlsym", "forked")
+    _, other = agree_at_the_peak("dlsym", "forked")
+    assert other["total_resident_bytes"] == (528 + 10) * MIB, other
 
 
 def test_what_exec_replaces_is_gone():
@@ -296,9 +298,40 @@ def test_run_on_is_a_run_with_the_programs_status_and_output():
     assert done.returncode == 7, done
 
 
+def test_run_on_says_why_nvidias_own_runtime_uses_no_device():
+    done, report, _ = run_on("24GiB", os.environ["CUDA_PROGRAM"], "ask")
+    assert [place["place"] for place in report["places"]] == ["host"], report["places"]
+    assert "run: cuda_program brings NVIDIA's own runtime with it" in done.stderr, done.stderr
+
+
 def test_run_on_two_devices_of_which_one_is_used():
     _, report, _ = run_on("2x24GiB", TAKES, "dlsym", "linear")
     assert len([place for place in report["places"] if place["place"] != "host"]) == 1, report["places"]
+
+
+ON_BOTH = '"$0" dlsym linear && CUDA_VISIBLE_DEVICES=1 "$0" dlsym "$1"'
+
+
+def test_every_format_and_compare_tell_two_devices_apart():
+    with tempfile.TemporaryDirectory() as folder:
+        a, b = os.path.join(folder, "a"), os.path.join(folder, "b")
+        for path, word in ((a, "linear"), (b, "managed")):
+            done = memtally.run("run", "-q", "--on", "2xH100-80GB", "-o", path, "--", "sh", "-c", ON_BOTH, TAKES, word)
+            assert done.stdout == "done\n" * 2, done
+        report = json.loads(memtally.must("report", "--json", a).stdout)
+        uuids = [place["uuid"] for place in report["places"] if place["place"] != "host"]
+        assert len(set(uuids)) == 2, report["places"]
+        for form in ("csv", "folded", "speedscope", "json"):
+            text = memtally.must("report", "--format", form, a).stdout
+            assert all(uuid in text for uuid in uuids), (form, text[:2000])
+        for form in ("csv", "json"):
+            text = memtally.must("compare", "--format", form, a, b).stdout
+            assert all(uuid in text for uuid in uuids), (form, text[:2000])
+        trace = subprocess.run([memtally.program(), "report", "--format", "perfetto", a], capture_output=True, check=True, timeout=100).stdout
+        assert all(uuid.encode() in trace for uuid in uuids), len(trace)
+        # The table has as much of a name as tells one from the other: these begin alike.
+        text = memtally.run("compare", a, b).stdout
+        assert all(f"gpu:…{uuid[-8:]} cached" in text for uuid in uuids[1:]) and f"gpu:…{uuids[0][-8:]}  " in text, text
 
 
 def stacks_of_devices(*words, named="H100-80GB", at="peak"):

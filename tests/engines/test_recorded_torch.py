@@ -147,6 +147,9 @@ class Model:
 
 
 kept = [weights(), Model().cache()]
+del kept[:]
+torch.cuda.empty_cache()
+last = Model().cache()
 with open(sys.argv[1], "w", encoding="utf-8") as file:
     json.dump(torch.cuda.memory_reserved(), file)
 """
@@ -161,11 +164,15 @@ def test_call_stacks_of_device_memory_have_the_functions_of_python():
         assert done.returncode == 0, done.stderr[-3000:]
         with open(said, encoding="utf-8") as file:
             reserved = json.load(file)
-        entries = json.loads(memtally.must("report", "--json", "--top", "100000", recording).stdout)["stacks"]["entries"]
-        taken = {word: sum(entry["bytes"] for entry in entries if entry["place"].startswith("gpu:") and
-                           any(frame.startswith(name + " (") and "takers.py:" in frame for frame in entry["frames"]))
-                 for name, word in (("weights", "weights"), ("Model.cache", "cache"), ("<module>", "all"))}
-        assert taken == {"weights": 100 << 20, "cache": 64 << 20, "all": reserved} and reserved == 164 << 20, (taken, reserved)
+
+        def taken(at):
+            entries = json.loads(memtally.must("report", "--json", "--at", at, "--top", "100000", recording).stdout)["stacks"]["entries"]
+            return {word: sum(entry["bytes"] for entry in entries if entry["place"].startswith("gpu:") and
+                              any(frame.startswith(name + " (") and "takers.py:" in frame for frame in entry["frames"]))
+                    for name, word in (("weights", "weights"), ("Model.cache", "cache"), ("<module>", "all"))}
+
+        assert taken("peak") == {"weights": 100 << 20, "cache": 64 << 20, "all": 164 << 20}, taken("peak")
+        assert taken("exit") == {"weights": 0, "cache": reserved, "all": reserved} and reserved == 64 << 20, (taken("exit"), reserved)
 
 
 if __name__ == "__main__":

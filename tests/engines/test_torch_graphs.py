@@ -5,6 +5,7 @@
 import functools
 import json
 import os
+import re
 import tempfile
 
 import engine
@@ -56,12 +57,12 @@ def test_nothing_read_is_called_unknown():
 
 
 @functools.cache
-def captured():
-    """What captured.py wrote down, what `memtally graphs` says of its run, and the notes of its rehearsal."""
+def captured(program="captured.py", *words):
+    """What the program wrote down, what `memtally graphs` says of its run, and the notes of its rehearsal."""
     with tempfile.TemporaryDirectory() as folder:
         path, run = os.path.join(folder, "figures.json"), os.path.join(folder, "run")
         done = memtally.run("rehearse", "--device", "24GiB", "--folder", run, "--requests", "0", "--no-suggest", "--json", "--",
-                            engine.torch(), os.path.join(torch_program.PROGRAMS, "captured.py"), path)
+                            engine.torch(), os.path.join(torch_program.PROGRAMS, program), *words, path)
         assert done.returncode == 0 and os.path.exists(path), done.stderr[-3000:]
         listed = memtally.run("graphs", run, "--json")
         assert listed.returncode == 0, listed.stderr
@@ -99,6 +100,87 @@ def test_a_capture_that_runs_out_is_said_with_its_batch():
     assert captured()[0]["failed"], captured()[0]
     said = [note for note in captured()[2] if note.startswith("The capture of a CUDA graph failed")]
     assert len(said) == 1 and "batch 1048576, tokens 3145728, draft 2" in said[0], captured()[2]
+
+
+def test_what_a_dropped_graph_gives_back_is_what_the_device_has_free_then():
+    """One is alone in its pool, of 64 MiB; the others share one, which stays while either is in it."""
+    figures, run, _ = captured("dropping.py")
+    reclaimable = {graph["batch"]: graph["reclaimable_bytes"] for graph in run["graphs"]}
+    assert reclaimable == {64: figures["dropped"]["alone"], 40: 0, 24: figures["dropped"]["sharing"]}, (figures, run)
+    assert reclaimable[64] == 64 * MIB, reclaimable
+
+
+def test_marginal_bytes_add_up_to_the_pools():
+    """64 MiB, with 2 for the generator's seed, and 40; the third finds room in the second's pool."""
+    run = captured("dropping.py")[1]
+    assert [graph["pool_bytes"] for graph in run["graphs"]] == [66 * MIB, 40 * MIB, 0], run
+    assert run["pool_bytes"] == sum(graph["pool_bytes"] for graph in run["graphs"]), run
+
+
+def test_a_size_that_was_not_captured_is_missing():
+    assert captured("dropping.py")[1]["missing"] == 1 and captured()[1]["missing"] is None, captured("dropping.py")[1]
+
+
+def test_a_graph_has_what_the_process_grew_by():
+    assert all(graph["host_bytes"] is not None for graph in captured()[1]["graphs"]), captured()[1]
+
+
+def test_captures_that_are_invalidated_are_said_with_batch_draft_and_bytes():
+    figures, run, notes = captured("invalidated.py")
+    said = [note for note in notes if note.startswith("The capture of a CUDA graph failed")]
+    assert figures == {"failed": 2, "kept": 2} and len(said) == 2, (figures, notes)
+    assert "batch 8, tokens 40, draft 4" in said[0] and "not permitted when stream is capturing" in said[0], said
+    assert "batch 4, tokens 20, draft 4" in said[1] and "previous error during capture" in said[1], said
+    assert all(20000 < int(re.search(r"(\d+) MiB were free before it", note)[1]) < 24576 for note in said), said
+    assert run["num_cuda_graphs"] == 1 and run["pieces"] == 2, run
+
+
+def test_a_batch_that_is_captured_again_is_said():
+    again = [note for note in captured("invalidated.py")[2] if "captured again" in note]
+    assert len(again) == 1 and "batch 2, tokens 10, draft 4): 2 are there" in again[0], captured("invalidated.py")[2]
+    assert not [note for note in captured()[2] if "captured again" in note], captured()[2]
+
+
+def test_a_program_that_captures_none_has_a_list_of_none():
+    figures, run, notes = captured("invalidated.py", "none")
+    assert figures["kept"] == 0 and run["num_cuda_graphs"] == 0 and run["graphs"] == [] and len(notes) >= 2, (run, notes)
+
+
+@functools.cache
+def varied():
+    """The document of a comparison of two rehearsals, and the file that it was saved as."""
+    with tempfile.TemporaryDirectory() as folder:
+        done = memtally.run("graphs", "--vary", "max_concurrency=none,16", "--device", "24GiB", "--json", "--save", "org/Model", "--",
+                            engine.torch(), os.path.join(torch_program.PROGRAMS, "drafting.py"), cwd=folder)
+        assert done.returncode == 0, done.stderr[-3000:]
+        (name,) = os.listdir(os.path.join(folder, "results"))
+        assert re.fullmatch(r"results_org_Model_\d{8}_\d{6}\.json", name), name
+        with open(os.path.join(folder, "results", name), encoding="utf-8") as file:
+            return json.loads(done.stdout), json.load(file)
+
+
+def test_a_setting_that_varies_is_rehearsed_with_both_values_and_compared():
+    """Eight batches: with drafts of four, and without drafts, too, where the program bounds its concurrency."""
+    document, saved = varied()
+    assert document == saved, saved
+    assert [run["setting"] for run in document["runs"]] == ["max_concurrency=none", "max_concurrency=16"], document
+    assert [run["graph_breakdown"] for run in document["runs"]] == [{"draft_len_4": 8}, {"draft_len_4": 8, "draft_len_0": 8}], document
+    difference = document["difference"]
+    assert difference["graphs"] == 8 and difference["bytes_of_each_graph"] == difference["overhead_bytes"] // 8, difference
+    assert difference["case_for_optimising"] == "none", difference
+
+
+def test_graphs_without_drafts_find_room_in_the_pool_of_those_with():
+    """The largest graph keeps 40 MiB, beside 2 in which the generator's seed lies; small tensors have at most 2 more."""
+    pools = [run["pool_bytes"] for run in varied()[0]["runs"]]
+    assert pools[0] == 42 * MIB and pools[0] <= pools[1] <= pools[0] + 2 * MIB, pools
+
+
+def test_memory_is_there_before_and_after_the_graphs_were_made():
+    for run in varied()[0]["runs"]:
+        assert run["memory_before"] == {"allocated_bytes": 0, "reserved_bytes": 0, "max_allocated_bytes": 0}, run
+        after = run["memory_after"]
+        assert after["reserved_bytes"] >= run["pool_bytes"] and after["max_allocated_bytes"] >= 40 * MIB, run
 
 
 if __name__ == "__main__":

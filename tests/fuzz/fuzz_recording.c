@@ -13,6 +13,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length);
 
 #define MOST_BLOCKS 6
+#define MOST_USED   1024 /* of a block */
 
 static void read_bytes(const uint8_t *bytes, size_t length)
 {
@@ -69,10 +70,13 @@ static void read_columns(const uint8_t *data, size_t length)
     free(frame);
 }
 
-/* Cuts the bytes into sealed blocks in `raw`, as long as they last. */
+/* Cuts the bytes into sealed blocks in `raw`, as long as they last. What earlier inputs left there
+ * is cleared. */
 static uint32_t cut(const uint8_t *data, size_t length, uint8_t *raw)
 {
     uint32_t n = 0;
+    for (size_t i = 0; i < MOST_BLOCKS; i++)
+        memset(raw + i * MT_BLOCK_BYTES, 0, sizeof(struct mt_block_header) + MOST_USED);
     while (n < MOST_BLOCKS && length > sizeof(struct mt_block_header)) {
         struct mt_block_header header;
         memcpy(&header, data, sizeof header);
@@ -80,7 +84,7 @@ static uint32_t cut(const uint8_t *data, size_t length, uint8_t *raw)
         header.magic = MT_BLOCK_MAGIC;
         header.stream %= 4;
         header.sequence = n;
-        header.used %= 1024;
+        header.used %= MOST_USED;
         header.used = header.used < room ? header.used : (uint32_t)room;
         header.sealed = header.sealed % 2 ? MT_BLOCK_SEALED : MT_BLOCK_CUT;
         uint8_t *block = raw + (size_t)n++ * MT_BLOCK_BYTES;
@@ -114,14 +118,12 @@ static uint64_t hash_streams(const struct mt_record_file *file)
 
 static void compare_forms(const uint8_t *data, size_t length)
 {
-    uint8_t *image = calloc(1, MT_HEADER_BYTES + MOST_BLOCKS * MT_BLOCK_BYTES);
+    static uint8_t image[MT_HEADER_BYTES + MOST_BLOCKS * MT_BLOCK_BYTES];
     struct mt_frame_writer *writer;
     struct mt_merge *merge;
     struct mt_event event;
     const uint8_t *frame = NULL;
     size_t frame_length = 0;
-    if (!image)
-        abort();
     uint32_t n = cut(data, length, image + MT_HEADER_BYTES);
     fill_header(image, 0, n);
     struct mt_record_file *raw = open_bytes(image, MT_HEADER_BYTES + (size_t)n * MT_BLOCK_BYTES);
@@ -142,7 +144,6 @@ static void compare_forms(const uint8_t *data, size_t length)
     mt_merge_destroy(merge);
     mt_frame_writer_destroy(writer);
     mt_record_file_close(raw);
-    free(image);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length)

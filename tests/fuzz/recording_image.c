@@ -10,20 +10,32 @@
 #include "base/crc32c.h"
 #include "recording/blocks.h"
 
+#define PIECE_BYTES 4096
+
+static int is_zero(const uint8_t *bytes, size_t length)
+{
+    return length == 0 || (bytes[0] == 0 && memcmp(bytes, bytes + 1, length - 1) == 0);
+}
+
+/* Pieces of nothing become holes: most of an image is the rest of its blocks. */
+static int write_sparse(int fd, const uint8_t *bytes, size_t length)
+{
+    for (size_t at = 0; at < length; at += PIECE_BYTES) {
+        size_t n = length - at < PIECE_BYTES ? length - at : PIECE_BYTES;
+        if (!is_zero(bytes + at, n) && pwrite(fd, bytes + at, n, (off_t)at) != (ssize_t)n)
+            return -1;
+    }
+    return ftruncate(fd, (off_t)length);
+}
+
 struct mt_record_file *open_bytes(const uint8_t *bytes, size_t length)
 {
     char path[64];
     struct mt_record_file *file = NULL;
     struct mt_error error = {0};
     int fd = memfd_create("recording", MFD_CLOEXEC);
-    if (fd < 0)
+    if (fd < 0 || write_sparse(fd, bytes, length) < 0)
         abort();
-    for (size_t done = 0; done < length;) {
-        ssize_t n = write(fd, bytes + done, length - done);
-        if (n <= 0)
-            abort();
-        done += (size_t)n;
-    }
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     int result = mt_record_file_open(path, &file, &error);
     close(fd);

@@ -2,6 +2,8 @@
 /* A program whose memory is known: it does what its first argument says. Where several processes
  * take part, the first adds up what the kernel says of all of them (Pss, in which a page that n
  * share counts to 1/n) whenever nobody moves, and prints the largest sum and how it came about. */
+#include <memtally/scope.h>
+
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
@@ -83,6 +85,31 @@ static int plateau(void)
         for (int i = 0; i < N - 1; i++)
             free(blocks[i]);
     }
+    return 0;
+}
+
+/* Half of a mapping is touched after the highest moment, without a call, and marked. All of it goes
+ * before the end. Prints what was touched. */
+static int mark_touched(void)
+{
+    char *later = mmap(NULL, 64 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *highest = mapped(96 * MIB, MAP_PRIVATE);
+    munmap(highest, 96 * MIB);
+    memset(later, 1, 32 * MIB);
+    mt_mark("touched");
+    munmap(later, 64 * MIB);
+    printf("%zu\n", 32 * MIB);
+    return 0;
+}
+
+/* Many marks, and a peak after them that is a little higher. */
+static int mark_often(void)
+{
+    char *held = touched(16 * MIB);
+    for (int i = 0; i < 20000; i++)
+        mt_mark("step");
+    free(touched(4 * MIB));
+    free(held);
     return 0;
 }
 
@@ -272,7 +299,8 @@ int main(int argc, char **argv)
         {"leave_main", leave_main}, {"plateau", plateau},
         {"alternate", alternate},   {"alternate_heap", alternate_heap},
         {"prefork", prefork},       {"shared", shared},
-        {"quiet", quiet},
+        {"quiet", quiet},           {"mark_touched", mark_touched},
+        {"mark_often", mark_often},
     };
     const char *name = argc > 1 ? argv[1] : "";
     for (size_t i = 0; i < sizeof deeds / sizeof *deeds; i++)

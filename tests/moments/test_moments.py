@@ -53,8 +53,12 @@ def ended_by(folder, pause, number, *arguments):
             except AssertionError:
                 continue
         time.sleep(pause)
-        if pid is not None:
+        while pid is not None and run.poll() is None: # a signal that comes before exec may meet the watcher's handler
             os.kill(pid, number)
+            try:
+                run.wait(1)
+            except subprocess.TimeoutExpired:
+                continue
         run.wait()
 
 
@@ -88,6 +92,26 @@ def test_a_plateau_is_shown_when_it_is_full():
             memtally.assert_adds_up(memtally.host(heap))
             stacks = json.loads(memtally.must("report", f"{folder}/r", "--json", "--at", "heap-peak", "--top", "1").stdout)
             assert stacks["stacks"]["entries"][0]["bytes"] > 100 * MIB, (depth, stacks["stacks"])
+
+
+def test_what_was_touched_before_a_mark_is_attributed_at_it():
+    with tempfile.TemporaryDirectory() as folder:
+        touched = record(f"{folder}/r", PROGRAM, "mark_touched")
+        (mark,) = memtally.report(f"{folder}/r")["marks"]
+        place = memtally.host(memtally.report(f"{folder}/r", f"{mark['time_ns']}ns"))
+        memtally.assert_adds_up(place)
+        assert touched <= place["total_resident_bytes"] <= touched + 8 * MIB, place
+        assert place["unattributed_bytes"] <= 0.01 * place["total_resident_bytes"], place
+
+
+def test_many_marks_leave_something_for_the_peak():
+    with tempfile.TemporaryDirectory() as folder:
+        record(f"{folder}/r", PROGRAM, "mark_often")
+        document = memtally.report(f"{folder}/r")
+        assert len(document["marks"]) == 20000, len(document["marks"])
+        assert document["processes"][0]["pictures_skipped"] == 0, document["processes"]
+        place = memtally.host(document)
+        assert place["total_resident_bytes"] > 20 * MIB and place["unattributed_bytes"] < 0.02 * place["total_resident_bytes"], place
 
 
 def peak_is_right(deed, unattributed):

@@ -363,7 +363,7 @@ def test_a_budget_has_devices_and_finds_one_with_room():
             budget.reserve(gpu0="5GiB")
         used.took(gpu0="2GiB")  # those that the device has used: they are not counted twice
         assert budget.reserve(gpu0="5GiB").bytes == {"gpu0": 5 << 30}
-    """, LD_LIBRARY_PATH=os.path.join(os.environ["BUILD_DIR"], "tests", "budget"), NVML_USED=f"{2 << 30},0")
+    """, LD_LIBRARY_PATH=os.path.dirname(package.built("tests", "budget", "libnvidia-ml.so.1")), NVML_USED=f"{2 << 30},0")
     assert words(ended) == {"test_devices": "PASSED"}, printed
 
 

@@ -16,6 +16,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "recorder/child.h"
@@ -234,8 +235,40 @@ static int works(int argc, char **argv)
     return 0;
 }
 
+/* alone N: the process has one thread after each of N marks, and N children have one after their
+ * first event: programs with a sandbox end themselves where they find another. */
+static int alone(int argc, char **argv)
+{
+    long n = number(argc, argv, 1, 1000);
+    struct stat tasks;
+    for (long i = 0; i < n; i++) {
+        mt_mark("alone");
+        MUST(stat("/proc/self/task", &tasks) == 0 && tasks.st_nlink == 3);
+        int status;
+        pid_t child = fork();
+        if (child == 0) {
+            free(keep(malloc(100000)));
+            MUST(stat("/proc/self/task", &tasks) == 0 && tasks.st_nlink == 3);
+            _exit(0);
+        }
+        MUST(waitpid(child, &status, 0) == child && status == 0);
+    }
+    say("done\n");
+    return 0;
+}
+
 const struct command limit_commands[] = {
-    {"descriptors", descriptors}, {"replaced", replaced}, {"few", few},       {"removes", removes},
-    {"jailed", jailed},           {"filtered", filtered}, {"works", works},   {"strict", strict},
-    {"counterless", counterless}, {"shared", shared},     {"locked", locked}, {NULL, NULL},
+    {"descriptors", descriptors},
+    {"replaced", replaced},
+    {"few", few},
+    {"removes", removes},
+    {"jailed", jailed},
+    {"filtered", filtered},
+    {"works", works},
+    {"strict", strict},
+    {"counterless", counterless},
+    {"shared", shared},
+    {"locked", locked},
+    {"alone", alone},
+    {NULL, NULL},
 };

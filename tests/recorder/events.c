@@ -95,6 +95,12 @@ static void print_operation(FILE *to, const struct mt_event *event)
     }
 }
 
+/* The size that a mark is of comes just before it, with its time. */
+static int is_of_mark(const struct mt_event *event, const struct mt_event *next)
+{
+    return event->op == MT_EVENT_LOOK && next->op == MT_EVENT_MARK && next->ticks == event->ticks;
+}
+
 char *operations_of(const struct mt_record_file *file, const char *name)
 {
     size_t n_events, length;
@@ -106,7 +112,8 @@ char *operations_of(const struct mt_record_file *file, const char *name)
     for (size_t i = 0; i < n_events; i++) {
         if (events[i].op == MT_EVENT_MARK)
             inside = strcmp(name_of(file, &events[i], events[i].field[0]), name) == 0;
-        else if (inside && (looks || events[i].op != MT_EVENT_LOOK))
+        else if (inside && (looks || events[i].op != MT_EVENT_LOOK) &&
+                 (i + 1 == n_events || !is_of_mark(&events[i], &events[i + 1])))
             print_operation(to, &events[i]);
         seen |= inside;
     }

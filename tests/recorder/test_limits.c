@@ -208,6 +208,18 @@ static void test_other_threads_never_meet_a_descriptor(void **state)
     }
 }
 
+static void test_a_program_never_meets_another_thread(void **state)
+{
+    (void)state;
+    for (int depth = DEPTH_DEFAULT; depth <= DEPTH_FULL; depth++) {
+        const struct how how = {.depth = depth};
+        struct ran *ran = RUN(&how, CHILD, "alone", "200");
+        assert_string_equal(ran->out, "done\n");
+        assert_true(exited(ran, 0));
+        ran_free(ran);
+    }
+}
+
 /* As older containers do: what they do not know is refused. */
 static void refuse_to_leave(void)
 {
@@ -436,6 +448,7 @@ int main(void)
         cmocka_unit_test(test_standard_error_that_takes_nothing_does_no_harm),
         cmocka_unit_test(test_a_program_out_of_descriptors_goes_on),
         cmocka_unit_test(test_other_threads_never_meet_a_descriptor),
+        cmocka_unit_test(test_a_program_never_meets_another_thread),
         cmocka_unit_test(test_a_table_that_cannot_be_left_is_copied),
         cmocka_unit_test(test_a_folder_that_disappears_does_no_harm),
         cmocka_unit_test(test_recording_goes_on_under_another_root_and_user),

@@ -15,7 +15,7 @@ import tempfile
 
 HOST = 255
 PLANNED, MAPPED = 4, 1
-FORMAT = 10
+FORMAT = 11
 DEVICES_MAX = 64
 ERAS_MAX = 32
 SEEN_MAX = 96
@@ -100,6 +100,7 @@ class Account(c.Structure):
                  ("n_preloaded", "n_attached", "api_version", "is_refused")]
     _fields_ += [("refusal", c.c_char * 144), ("engine_version", c.c_char * 64), ("host_used_bytes", c.c_uint64),
                  ("host_peak_bytes", c.c_uint64), ("shared", Shared * SHARED_MAX), ("n_events", c.c_uint64), ("event", Event * EVENTS_MAX),
+                 ("n_rows", c.c_uint64),
                  ("process", Process * PROCESSES)]
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The Python package as users have it: packed from BUILD_DIR into a wheel, installed into an empty environment."""
+"""The Python package as users have it: packed from BUILD_DIR into a wheel, or the wheel MEMTALLY_WHEEL, installed into an empty
+environment."""
 
 import atexit
 import functools
@@ -19,10 +20,11 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 
 
 def part(name):
-    """A module of the built package, under a name that the tests' own helper does not have."""
+    """A module of the package, under a name that the tests' own helper does not have."""
     if "_package" not in sys.modules:
         package = types.ModuleType("_package")
-        package.__path__ = [os.path.join(os.environ["BUILD_DIR"], "python", "memtally")]
+        is_built = "MEMTALLY_WHEEL" not in os.environ
+        package.__path__ = [os.path.join(os.environ["BUILD_DIR"], "python", "memtally") if is_built else os.path.join(packages(), "memtally")]
         sys.modules["_package"] = package
     return importlib.import_module("_package." + name)
 
@@ -40,7 +42,8 @@ def environment():
     folder = tempfile.TemporaryDirectory()
     atexit.register(folder.cleanup)
     wheels = os.path.join(folder.name, "wheels")
-    wheel = ran([os.path.join(ROOT, "scripts", "wheel"), "--build", os.environ["BUILD_DIR"], "--output", wheels]).strip()
+    wheel = os.environ.get("MEMTALLY_WHEEL") or ran(
+        [os.path.join(ROOT, "scripts", "wheel"), "--build", os.environ["BUILD_DIR"], "--output", wheels]).strip()
     made = os.path.join(folder.name, "environment")
     ran([sys.executable, "-m", "venv", made])
     ran([os.path.join(made, "bin", "python"), "-m", "pip", "install", "-q", "--no-index", "--no-deps", wheel])
@@ -80,6 +83,14 @@ def said(code, *arguments, python=None, before=(), status=0, **variables):
 def answered(code, *arguments, **more):
     """The same of a program whose last line is JSON."""
     return json.loads(said(code, *arguments, **more).splitlines()[-1])
+
+
+def built(*path):
+    """A file of the build folder, for tests that need more than the wheel."""
+    folder = os.environ.get("BUILD_DIR")
+    if not folder or not os.path.exists(os.path.join(folder, *path)):
+        raise tap.Skip(f"there is no build folder with {os.path.join(*path)}")
+    return os.path.join(folder, *path)
 
 
 @functools.cache

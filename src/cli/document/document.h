@@ -16,6 +16,7 @@
 
 #include "base/strbuf.h"
 #include "cli/console.h"
+#include "container/container.h"
 #include "drive/rehearsed.h"
 
 enum cli_format {
@@ -111,6 +112,7 @@ struct cli_document {
     const char *recording; /* the folder that it was read from */
     int follows_another;   /* in the same output: CSV then has no headings */
     const struct mt_tally *tally;
+    const struct mt_container *container; /* that it ran in, or NULL */
     const struct cli_document_engine *engine;
     const struct cli_document_model *model;
     const struct cli_document_settings *settings;

@@ -120,6 +120,10 @@ static void put_settings(const struct mt_predict_settings *settings,
     if (settings->pipeline_parallel > 1)
         put_count(&text, "pipeline parallel", settings->pipeline_parallel);
     put_count(&text, "draft tokens", settings->draft_tokens);
+    put_count(&text, "highest concurrency", settings->max_concurrency);
+    put_count(&text, "largest graph", settings->graph_batch);
+    if (settings->graph_padding)
+        mt_strbuf_puts(&text, ", padded to graphs");
     if (settings->eager)
         mt_strbuf_puts(&text, ", eager");
     cli_table_fact(terminal, out, "settings", "%s", mt_strbuf_text(&text));
@@ -288,6 +292,34 @@ static void put_pool(const struct mt_estimate *estimate, const struct cli_termin
         cli_table_fact(terminal, out, "graphs", "%s", pool->graphs_note);
 }
 
+/* "64: draft_len_4: 32 of 1 to 32 requests, draft_len_0: 32 of 1 to 32 requests". */
+static void put_graphs(const struct mt_estimate_graphs *graphs, const struct cli_terminal *terminal,
+                       struct mt_strbuf *out)
+{
+    struct mt_strbuf text = {0};
+    char pool[MT_SIZE_TEXT], driver[MT_SIZE_TEXT], beside[MT_SIZE_TEXT + 32] = "";
+    for (size_t i = 0; i < graphs->n_groups; i++) {
+        const struct mt_estimate_graph_group *group = &graphs->groups[i];
+        int is_of_tokens = group->draft_tokens == MT_UNKNOWN || graphs->is_of_tokens;
+        mt_strbuf_puts(&text, i ? ", " : "");
+        if (group->draft_tokens == MT_UNKNOWN)
+            mt_strbuf_printf(&text, "%s: ", group->kind);
+        else
+            mt_strbuf_printf(&text, "draft_len_%" PRIu64 ": ", group->draft_tokens);
+        mt_strbuf_printf(&text, "%" PRIu64 " of %" PRIu64 " to %" PRIu64 " %s", group->n,
+                         group->least, group->largest, is_of_tokens ? "tokens" : "requests");
+    }
+    if (graphs->static_bytes)
+        snprintf(beside, sizeof beside, ", buffers of %s",
+                 mt_format_size(graphs->static_bytes, driver));
+    if (graphs->n)
+        cli_table_fact(terminal, out, "captured",
+                       "%" PRIu64 " CUDA graphs (%s); a pool of %s%s, and %s of the driver's",
+                       graphs->n, mt_strbuf_text(&text), mt_format_size(graphs->pool_bytes, pool),
+                       beside, mt_format_size(graphs->driver_bytes, driver));
+    mt_strbuf_finish_part(&text, out);
+}
+
 /* The length of the flag at `text`: up to a blank outside quotes. */
 static size_t flag_length(const char *text)
 {
@@ -397,6 +429,7 @@ void cli_table_estimate(const struct cli_document *document, const struct cli_te
     if (document->rehearsal)
         cli_table_rehearsal_phases(document, terminal, out);
     put_pool(estimate, terminal, out);
+    put_graphs(&estimate->graphs, terminal, out);
     put_flags(document, terminal, out);
     if (document->explain)
         put_terms(estimate, terminal, out);

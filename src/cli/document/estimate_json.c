@@ -107,6 +107,9 @@ void cli_json_estimate_settings(const struct mt_predict_settings *settings, stru
     mt_json_count(json, "mla_mode", settings->has_mla_mode ? settings->mla_mode : MT_UNKNOWN);
     put_if_any(json, "attention_max_batch_mib", settings->attn_max_batch_mib);
     put_if_any(json, "draft_tokens", settings->draft_tokens);
+    put_if_any(json, "max_concurrency", settings->max_concurrency);
+    put_if_any(json, "graph_batch", settings->graph_batch);
+    mt_json_bool(json, "graph_padding", settings->graph_padding);
     mt_json_real(json, "memory_share_ratio",
                  settings->memory_share > 0 ? settings->memory_share : -1);
     put_if_any(json, "batched_tokens", settings->batched_tokens);
@@ -169,6 +172,33 @@ static void put_pool(const struct mt_estimate_pool *pool, struct mt_json *json)
     mt_json_end(json);
 }
 
+static void put_graphs(const struct mt_estimate_graphs *graphs, struct mt_json *json)
+{
+    if (!graphs->present) {
+        mt_json_null(json, "cuda_graphs");
+        return;
+    }
+    mt_json_begin_object(json, "cuda_graphs");
+    mt_json_count(json, "num_cuda_graphs", graphs->n);
+    mt_json_count(json, "largest_tokens", graphs->largest_tokens);
+    mt_json_count(json, "pool_bytes", graphs->pool_bytes);
+    mt_json_count(json, "driver_bytes", graphs->driver_bytes);
+    mt_json_count(json, "static_bytes", graphs->static_bytes);
+    mt_json_begin_array(json, "groups");
+    for (size_t i = 0; i < graphs->n_groups; i++) {
+        const struct mt_estimate_graph_group *group = &graphs->groups[i];
+        mt_json_begin_object(json, NULL);
+        mt_json_text(json, "kind", group->kind);
+        mt_json_count(json, "draft", group->draft_tokens);
+        mt_json_count(json, "count", group->n);
+        mt_json_count(json, "least", group->least);
+        mt_json_count(json, "largest", group->largest);
+        mt_json_end(json);
+    }
+    mt_json_end(json);
+    mt_json_end(json);
+}
+
 static void put_terms(const struct mt_estimate *estimate, struct mt_json *json)
 {
     mt_json_begin_array(json, "terms");
@@ -205,6 +235,7 @@ void cli_json_estimate(const struct cli_document *document, struct mt_json *json
     mt_strbuf_finish(&command);
     mt_json_real(json, "accuracy_ratio", estimate->accuracy_ratio);
     put_pool(&estimate->pool, json);
+    put_graphs(&estimate->graphs, json);
     if (document->explain)
         put_terms(estimate, json);
 }

@@ -41,6 +41,11 @@ void cli_table_rehearsal_late(const struct cli_document *document,
 void cli_json_rehearsal(const struct cli_document *document, struct mt_json *json);
 int cli_estimate_rows_are_same(const struct mt_tally_row *a, const struct mt_tally_row *b);
 
+/* The container, where there is one (container.c). */
+void cli_json_container(const struct cli_document *document, struct mt_json *json);
+void cli_table_container(const struct cli_document *document, const struct cli_terminal *terminal,
+                         struct mt_strbuf *out);
+
 /* Parts of the table. */
 void cli_table_notes(const struct cli_document *document, const struct cli_terminal *terminal,
                      struct mt_strbuf *out);

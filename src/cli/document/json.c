@@ -376,6 +376,7 @@ void cli_document_put_json(const struct cli_document *document, struct mt_json *
     mt_json_text(json, "kind", measured ? "measurement" : "estimate");
     if (!document->estimate)
         mt_json_text(json, "recording", document->recording);
+    cli_json_container(document, json);
     put_engine(json, document);
     put_model(json, document);
     if (document->estimate)

@@ -167,6 +167,32 @@ static void put_program(const struct mt_rehearsed *rehearsal, struct mt_json *js
                  !rehearsal->ran && *rehearsal->words ? rehearsal->words : NULL);
 }
 
+/* What the run was allowed, and where it took more. */
+static void put_bounds(const struct mt_rehearsed *rehearsal, struct mt_json *json)
+{
+    mt_json_count(json, "limit_bytes",
+                  rehearsal->limit_bytes ? rehearsal->limit_bytes : MT_UNKNOWN);
+    if (rehearsal->baseline) {
+        mt_json_begin_object(json, "baseline");
+        mt_json_text(json, "file", rehearsal->baseline);
+        mt_json_real(json, "tolerance_ratio", rehearsal->tolerance_ratio);
+        mt_json_bool(json, "added", rehearsal->is_added);
+        mt_json_end(json);
+    } else
+        mt_json_null(json, "baseline");
+    mt_json_begin_array(json, "beyond");
+    for (size_t i = 0; i < rehearsal->n_beyond; i++) {
+        const struct mt_rehearsed_excess *excess = &rehearsal->beyond[i];
+        mt_json_begin_object(json, NULL);
+        mt_json_text(json, "place", excess->place);
+        mt_json_text(json, "bound", excess->bound);
+        mt_json_count(json, "held_bytes", excess->held_bytes);
+        mt_json_count(json, "allowed_bytes", excess->allowed_bytes);
+        mt_json_end(json);
+    }
+    mt_json_end(json);
+}
+
 void cli_json_rehearsal(const struct cli_document *document, struct mt_json *json)
 {
     const struct mt_rehearsed *rehearsal = document->rehearsal;
@@ -180,6 +206,7 @@ void cli_json_rehearsal(const struct cli_document *document, struct mt_json *jso
     mt_json_count(json, "requests_refused", rehearsal->n_requests_refused);
     mt_json_count(json, "longest_prompt_tokens",
                   rehearsal->prompt_tokens ? rehearsal->prompt_tokens : MT_UNKNOWN);
+    put_bounds(rehearsal, json);
     put_refusal(rehearsal, json);
     put_changes(rehearsal, json);
     mt_json_count(json, "changes_tried", rehearsal->n_tried);

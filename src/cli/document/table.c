@@ -73,6 +73,7 @@ const char *cli_verdict_style(const struct cli_terminal *terminal, enum mt_verdi
     case MT_VERDICT_PAGES:
         return cli_tone(terminal, CLI_TONE_DOUBTFUL);
     case MT_VERDICT_CANNOT:
+    case MT_VERDICT_EXCEEDS:
         return cli_tone(terminal, CLI_TONE_BAD);
     case MT_VERDICT_UNKNOWN:
     case MT_VERDICT_COUNT:
@@ -611,6 +612,7 @@ void cli_document_table(const struct cli_document *document, const struct cli_te
     }
     put_command(document, terminal, out);
     put_end(tally, terminal, out);
+    cli_table_container(document, terminal, out);
     put_engine(document, terminal, out);
     put_peak(tally, terminal, out);
     put_moment(tally, terminal, out);

@@ -47,6 +47,9 @@ struct estimate_options {
     const char *mla;
     uint64_t amb;
     uint64_t draft_tokens;
+    uint64_t max_concurrency;
+    uint64_t graph_batch;
+    int graph_padding;
     double memory_share;
     uint64_t batched_tokens;
     uint64_t tensor_parallel;

@@ -240,6 +240,9 @@ static void copy_plain(struct mt_predict_settings *settings, const struct estima
     settings->split = (enum mt_split)options->split;
     settings->attn_max_batch_mib = options->amb;
     settings->draft_tokens = options->draft_tokens;
+    settings->max_concurrency = options->max_concurrency;
+    settings->graph_batch = options->graph_batch;
+    settings->graph_padding = options->graph_padding;
     settings->memory_share = options->memory_share;
     settings->batched_tokens = options->batched_tokens;
     settings->tensor_parallel = options->tensor_parallel;

@@ -11,7 +11,6 @@
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/rehearse/command.h"
-#include "cli/rehearse/limit.h"
 
 /* What the document refers to. */
 struct command_answer {
@@ -20,8 +19,7 @@ struct command_answer {
     const char *notes[3];
     size_t n_notes;
     struct mt_strbuf placed;
-    struct mt_strbuf limit;
-    size_t n_beyond; /* devices that passed the limit */
+    struct rehearse_excess excess;
 };
 
 static int write_document(const struct command_answer *answer, const struct rehearse_output *output)
@@ -64,7 +62,7 @@ static int exit_of(const struct command_answer *answer)
     enum mt_verdict verdict = answer->estimate->verdict;
     int fits =
         verdict == MT_VERDICT_FITS || verdict == MT_VERDICT_TIGHT || verdict == MT_VERDICT_UNKNOWN;
-    return answer->answer.rehearsal.ran && fits && !answer->n_beyond ? CLI_EXIT_OK : CLI_EXIT_NO;
+    return answer->answer.rehearsal.ran && fits ? CLI_EXIT_OK : CLI_EXIT_NO;
 }
 
 /* A server that goes on with fewer past prompts on a small host would do so with a smaller cache of
@@ -73,6 +71,31 @@ static int wants_changes(const struct mt_drive_result *result)
 {
     return result->outcome == MT_DRIVE_RUNS_OUT ||
            (result->outcome == MT_DRIVE_RUNS_SHORT && !strcmp(result->refusal->place, "host"));
+}
+
+/* What ran may have taken more than it was allowed. What did not, and is new, is kept. */
+static int hold_to_bounds(const struct mt_drive_job *job, struct rehearse_bounds *bounds,
+                          struct command_answer *answer, struct mt_error *error)
+{
+    struct rehearse_excess *excess = &answer->excess;
+    struct mt_rehearsed *rehearsal = &answer->answer.rehearsal;
+    struct mt_estimate *estimate = answer->estimate;
+    rehearsal->limit_bytes = bounds->limit_bytes;
+    rehearsal->baseline = bounds->path;
+    rehearsal->tolerance_ratio = bounds->tolerance_ratio;
+    if (!mt_drive_ran(&answer->answer.result) ||
+        answer->answer.result.report.end == MT_DRIVE_INTERRUPTED)
+        return 0;
+    if (rehearse_bounds_tell(job, &answer->answer.result, &estimate->tally, bounds, excess))
+        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    if (!excess->n)
+        return rehearse_baseline_keep(bounds, &estimate->tally, &rehearsal->is_added, error);
+    rehearsal->beyond = excess->list;
+    rehearsal->n_beyond = excess->n;
+    estimate->verdict = MT_VERDICT_EXCEEDS;
+    estimate->reason = mt_strbuf_text(&excess->reason);
+    answer->notes[answer->n_notes++] = mt_strbuf_text(&excess->note);
+    return 0;
 }
 
 static int conclude(const struct mt_drive_job *job, const struct mt_predict_settings *settings,
@@ -101,12 +124,8 @@ static int conclude(const struct mt_drive_job *job, const struct mt_predict_sett
         rehearse_placed_tell(output->placed, answer->estimate, &answer->placed);
         answer->notes[answer->n_notes++] = mt_strbuf_text(&answer->placed);
     }
-    if (output->limit_bytes && mt_drive_ran(&answer->answer.result))
-        answer->n_beyond =
-            rehearse_limit_tell(job, &answer->answer.result, &answer->estimate->tally,
-                                output->limit_bytes, &answer->limit);
-    if (answer->n_beyond)
-        answer->notes[answer->n_notes++] = mt_strbuf_text(&answer->limit);
+    if (hold_to_bounds(job, output->bounds, answer, &error))
+        return cli_fail(&error);
     int code = write_document(answer, output);
     return code ? code : exit_of(answer);
 }
@@ -133,7 +152,7 @@ int rehearse_answer_command(struct mt_drive_job *job, const struct mt_predict_se
     mt_estimate_destroy(answer->estimate);
     mt_advise_answer_finish(&answer->answer);
     mt_strbuf_finish(&answer->placed);
-    mt_strbuf_finish(&answer->limit);
+    rehearse_excess_finish(&answer->excess);
     free(answer);
     return code;
 }

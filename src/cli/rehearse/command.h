@@ -4,6 +4,7 @@
 #define CLI_REHEARSE_COMMAND_H
 
 #include "cli/document/document.h"
+#include "cli/rehearse/limit.h"
 #include "cli/rehearse/placed.h"
 #include "drive/job.h"
 
@@ -14,7 +15,7 @@ struct rehearse_output {
     const char *path; /* NULL: standard output */
     int explain;
     int with_changes;                     /* look for flags that fit where it does not */
-    uint64_t limit_bytes;                 /* of each device; 0: what it has */
+    struct rehearse_bounds *bounds;       /* of devices; the answer adds to its file */
     const struct rehearse_placed *placed; /* what was expected; NULL: nothing */
 };
 int rehearse_answer_command(struct mt_drive_job *job, const struct mt_predict_settings *settings,

@@ -108,6 +108,19 @@ void rehearse_read_recorded(struct rehearse_recorded *recorded,
     }
 }
 
+void rehearse_explain_recorded(const char *command, struct rehearse_recorded *recorded)
+{
+    struct mt_rehearsal_status status;
+    if (mt_rehearsal_wait(recorded->result.rehearsal, 0, &status, NULL) < 0 || !status.n_private ||
+        status.n_contexts)
+        return;
+    cli_complain(
+        "%s: %s brings NVIDIA's own runtime with it, linked statically or in a package of "
+        "its own, and that asks whether the driver is NVIDIA's: it cannot use devices that "
+        "are not there; a build that links libcudart.so can",
+        command, status.private_library ? status.private_library : "the program");
+}
+
 void rehearse_close_recorded(struct rehearse_recorded *recorded)
 {
     if (!recorded)

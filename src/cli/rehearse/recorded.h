@@ -32,6 +32,10 @@ struct rehearse_recorded_figures {
 void rehearse_read_recorded(struct rehearse_recorded *recorded,
                             struct rehearse_recorded_figures *figures);
 
+/* Complains, in the name of `command`, if the program could not use the devices because it brings
+ * NVIDIA's own runtime. */
+void rehearse_explain_recorded(const char *command, struct rehearse_recorded *recorded);
+
 /* Ends what is left of the program. Takes NULL. */
 void rehearse_close_recorded(struct rehearse_recorded *recorded);
 

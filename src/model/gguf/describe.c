@@ -302,6 +302,9 @@ static void set_attention(struct describing *g)
             layer->kv_heads = 0;
             continue;
         }
+        if (layer->heads && layer->kv_heads > layer->heads)
+            fail_pair(g, find(g, "attention.head_count_kv"),
+                      "counts more than attention.head_count");
         int windowed = is_windowed(g, i, n_trunk);
         layer->attention =
             windowed ? ((traits & MT_FAMILY_CHUNKED) ? MT_ATTENTION_CHUNKED : MT_ATTENTION_SLIDING)

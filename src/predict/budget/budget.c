@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "flags.h"
+#include "graphs.h"
 
 struct sums {
     uint64_t bytes;
@@ -275,6 +276,8 @@ int mt_budget_predict(const struct mt_budget_engine *engine, const struct mt_pre
     find_tightest(engine, in, float_bytes, rank, tightest, &units);
     write_ranks(engine, in, float_bytes, rank, &units, sheet);
     fill_pool(engine, in, tightest, &units, sheet);
+    mt_budget_graphs(in, mt_sheet_graphs(sheet));
+    mt_budget_weigh_graphs(in, &tightest->stage, mt_sheet_graphs(sheet));
     judge_used(in, sheet);
     note_idle(in, sheet);
     engine->judge(in, tightest, &units, mt_torch_idle_devices(in, idle), sheet);

@@ -34,6 +34,7 @@ static void write_flag(const struct mt_predict_settings *settings, const char *s
     } numbers[] = {{"context", settings->context_tokens, 0},
                    {"sequences", settings->sequences, 0},
                    {"batched_tokens", settings->batched_tokens, 0},
+                   {"graph_batch", settings->graph_batch, 1},
                    {"tensor_parallel", settings->tensor_parallel, 2},
                    {"pipeline_parallel", settings->pipeline_parallel, 2}};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "budget.h"
+#include "graphs.h"
 #include "predict/driver.h"
 
 /* Bytes of the stage's layers on one rank: those that see all, those with a window, and states. */
@@ -49,21 +50,6 @@ static uint64_t class_number(const struct mt_engine *engine, const char *what, u
     return is_parallel ? mt_engine_number(engine, key, number) : number;
 }
 
-/* How many prompts' sizes are captured: 4, 8 … 32, 48 … 256, and so on. */
-static uint64_t prefill_graphs(uint64_t largest)
-{
-    static const uint64_t ranges[][3] = {{4, 32, 4},        {48, 256, 16},
-                                         {288, 512, 32},    {576, 1024, 64},
-                                         {1280, 4096, 256}, {4608, UINT64_MAX, 512}};
-    uint64_t n = 0;
-    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
-        uint64_t last = largest < ranges[i][1] ? largest : ranges[i][1];
-        if (last >= ranges[i][0])
-            n += (last - ranges[i][0]) / ranges[i][2] + 1;
-    }
-    return n;
-}
-
 static double static_share(const struct mt_engine *engine,
                            const struct mt_predict_settings *settings, uint64_t graph_batch)
 {
@@ -75,7 +61,8 @@ static double static_share(const struct mt_engine *engine,
     reserve += (double)ranks * mt_engine_real(engine, "reserve.rank", 128);
     if (!settings->eager) {
         reserve += (double)graph_batch * mt_engine_real(engine, "reserve.graph", 2);
-        reserve += (double)prefill_graphs(settings->batched_tokens) *
+        reserve += (double)mt_budget_count_sizes(engine, "graphs.prefill.sizes",
+                                                 settings->batched_tokens) *
                    mt_engine_real(engine, "reserve.prefill_graph", 0);
     }
     double least = mt_engine_real(engine, "reserve.large", 10240);
@@ -98,6 +85,10 @@ static int complete(const struct mt_model *model, const struct mt_engine *engine
         settings->batched_tokens = class_number(engine, "chunk", device, 0, 4096);
     if (!settings->sequences)
         settings->sequences = batch;
+    if (!settings->graph_batch && settings->sequences > batch && !settings->eager)
+        settings->graph_batch = batch;
+    if (settings->graph_batch)
+        batch = settings->graph_batch;
     if (settings->memory_share == 0)
         settings->memory_share = static_share(
             engine, settings, batch < settings->sequences ? batch : settings->sequences);
@@ -192,15 +183,16 @@ static void make_rank(const struct mt_predict_input *in, struct mt_budget_rank *
     uint64_t tensors = w->bytes + w->rounding_bytes;
     uint64_t activations = activation_bytes(in, &rank->stage);
     double graph = mt_engine_real(in->engine, "reserve.graph", 2) * (double)MT_MIB;
-    uint64_t graphs = in->settings->eager ? 0 : mt_scale(in->settings->sequences, graph);
+    uint64_t bytes = in->settings->eager ? 0 : mt_scale(in->settings->sequences, graph);
+    struct mt_budget_part graphs = {MT_BUDGET_BESIDE, bytes, bytes / 4, mt_mul(bytes, 2)};
+    mt_budget_graphs_part(in, &rank->stage, &graphs);
     mt_budget_add(rank, (struct mt_budget_part){.stand = MT_BUDGET_BEFORE}); /* by the device */
     mt_budget_add(rank, (struct mt_budget_part){MT_BUDGET_WITHIN, tensors, tensors, tensors});
     mt_budget_add(rank, (struct mt_budget_part){MT_BUDGET_WITHIN, w->encoder_bytes,
                                                 w->encoder_low_bytes, w->encoder_high_bytes});
     mt_budget_add(rank, (struct mt_budget_part){MT_BUDGET_BESIDE, activations, activations / 2,
                                                 mt_mul(activations, 2)});
-    mt_budget_add(rank,
-                  (struct mt_budget_part){MT_BUDGET_BESIDE, graphs, graphs / 4, mt_mul(graphs, 2)});
+    mt_budget_add(rank, graphs);
     ((struct rank *)rank)->cell = make_cell(in, &rank->stage);
 }
 

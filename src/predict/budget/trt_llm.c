@@ -4,6 +4,7 @@
 #include <inttypes.h>
 
 #include "budget.h"
+#include "graphs.h"
 
 enum part { WEIGHTS, ENCODERS, ACTIVATIONS, WORKSPACE, CONTEXT, STATES, GRAPHS };
 
@@ -11,6 +12,7 @@ struct rank {
     struct mt_budget_rank budget; /* first */
     uint64_t token_bytes;
     uint64_t state_bytes;
+    int has_graph_rule;
 };
 
 static const struct rank *own(const struct mt_budget_rank *rank)
@@ -82,7 +84,9 @@ static void make_rank(const struct mt_predict_input *in, struct mt_budget_rank *
     uint64_t workspace =
         rank->stage.is_last ? mt_scale(rows, mt_engine_real(in->engine, "workspace", 2)) : 0;
     uint64_t context = mt_engine_number(in->engine, "context", 0);
-    uint64_t graphs = in->settings->eager ? 0 : mt_engine_number(in->engine, "graphs", 0);
+    uint64_t one = in->settings->eager ? 0 : mt_engine_number(in->engine, "graphs", 0);
+    struct mt_budget_part graphs = banded(MT_BUDGET_BESIDE, one, 0.5, 16);
+    int has_rule = mt_budget_graphs_part(in, &rank->stage, &graphs);
     cache_of(in, whole);
     mt_budget_add(rank, banded(MT_BUDGET_BEFORE, w->bytes, 1, 1));
     mt_budget_add(rank, (struct mt_budget_part){MT_BUDGET_BEFORE, w->encoder_bytes,
@@ -94,7 +98,8 @@ static void make_rank(const struct mt_predict_input *in, struct mt_budget_rank *
                                           mt_engine_number(in->engine, "context.low", context),
                                           mt_engine_number(in->engine, "context.high", context)});
     mt_budget_add(rank, banded(MT_BUDGET_BEFORE, whole->state_bytes, 1, 1));
-    mt_budget_add(rank, banded(MT_BUDGET_BESIDE, graphs, 0.5, 16));
+    whole->has_graph_rule = has_rule;
+    mt_budget_add(rank, graphs);
 }
 
 static uint64_t block_bytes(const struct mt_predict_input *in, const struct mt_budget_rank *rank)
@@ -161,7 +166,9 @@ static void write_rank(const struct mt_predict_input *in, const struct mt_budget
                                          .provenance = MT_PROVENANCE_INFERRED},
                  "%.2f GiB, %.2f to %.2f", mt_gib(context->bytes), mt_gib(context->low),
                  mt_gib(context->high));
-    add(sheet, rank, MT_CATEGORY_GRAPHS, "graphs", parts[GRAPHS], "60 MiB a graph");
+    add(sheet, rank, MT_CATEGORY_GRAPHS, "graphs", parts[GRAPHS],
+        own(rank)->has_graph_rule ? "a pool for the largest graph, and nodes of all"
+                                  : "60 MiB a graph");
 }
 
 static void fill_pool(const struct mt_predict_input *in, const struct mt_budget_rank *rank,
@@ -181,7 +188,7 @@ static void fill_pool(const struct mt_predict_input *in, const struct mt_budget_
     pool->pool_tokens_high = mt_mul(blocks->high, block);
     pool->concurrency = (double)pool->pool_tokens / (double)in->settings->context_tokens;
     pool->graphs_note =
-        in->settings->eager
+        in->settings->eager || own(rank)->has_graph_rule
             ? NULL
             : "CUDA graphs take some 60 MiB each of the tenth that the pool leaves free";
 }

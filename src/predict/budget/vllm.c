@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 #include "budget.h"
+#include "graphs.h"
 #include "model/families.h"
 
 #define HUGE_DEVICE_GIB  160
@@ -188,6 +189,8 @@ static void add_runtime(const struct mt_predict_input *in, struct mt_budget_rank
     int is_reserved = graphs_are_reserved(in);
     struct mt_budget_part graphs = part_of(
         in, "graphs", is_reserved ? MT_BUDGET_SET_ASIDE : MT_BUDGET_BESIDE, !settings->eager);
+    if (mt_budget_graphs_part(in, &rank->stage, &graphs))
+        mt_widen_unread(in->engine, "unread.graphs", &graphs.low, &graphs.high);
     uint64_t least = is_reserved ? 51 * MT_MIB : 0;
     graphs.low = graphs.low > least ? graphs.low : least;
     mt_budget_add(rank, part_of(in, "non_torch", MT_BUDGET_WITHIN, 1));

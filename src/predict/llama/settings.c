@@ -53,6 +53,12 @@ static int refuse_foreign(const struct completion *c)
         return REFUSE(c, "%s has no pipeline stages; --split layer is the nearest", name);
     if (s->eager)
         return REFUSE(c, "%s has no eager mode; --flash-attn off is the nearest", name);
+    if (s->max_concurrency || s->graph_batch || s->graph_padding)
+        return REFUSE(
+            c,
+            "%s captures graphs as it goes: leave out --max-concurrency, --graph-batch and "
+            "--graph-padding",
+            name);
     if (s->weight_type)
         return REFUSE(c, "%s does not convert weights when it loads them; quantise the file", name);
     return 0;

@@ -7,6 +7,12 @@
 #include "base/error.h"
 #include "torch.h"
 
+static int has_key(const struct mt_engine *engine, const char *key)
+{
+    struct mt_engine_value value;
+    return mt_engine_value(engine, key, &value) == 0;
+}
+
 int mt_torch_refuse(const struct mt_model *model, const struct mt_engine *engine,
                     const struct mt_predict_settings *settings, const char *batch_name,
                     struct mt_error *error)
@@ -42,13 +48,24 @@ int mt_torch_refuse(const struct mt_model *model, const struct mt_engine *engine
         {settings->kv_on_host, "a cache on the host (--no-kv-offload)", "an 8 bit cache"},
         {settings->batch > 0, "a --batch", batch_name},
         {settings->ubatch > 0, "a --ubatch", batch_name},
+        {settings->max_concurrency > 0 && !mt_engine_has(engine, "graphs.draft", "concurrency"),
+         "a concurrency up to which it drafts (--max-concurrency)", "leaving it out"},
+        {settings->graph_padding && !has_key(engine, "graphs.sizes.padded"),
+         "batches that are padded for graphs (--graph-padding)", "leaving it out"},
+        {settings->graph_batch > 0 && !has_key(engine, "graphs.rule"),
+         "a largest batch with a graph (--graph-batch)", "leaving it out"},
         {settings->attn_max_batch_mib > 0, "a limit of the attention's scratch (-amb)", batch_name},
     };
     for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
         if (unknown[i].is_set)
             return mt_fail(error, MT_EARG, MT_NO_OFFSET, "%s does not know %s; the nearest is %s",
                            engine->name, unknown[i].flag, unknown[i].nearest);
-    return mt_refuse_drafting(mt_model_describe(model), settings, error);
+    if (settings->max_concurrency && !settings->draft_tokens)
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET,
+                       "--max-concurrency bounds the requests that are drafted for: it needs "
+                       "--draft-tokens");
+    int changes_graphs = has_key(engine, "graphs.draft") && !settings->eager;
+    return changes_graphs ? 0 : mt_refuse_drafting(mt_model_describe(model), settings, error);
 }
 
 int mt_torch_refuse_format(const struct mt_model *model, const struct mt_engine *engine,

@@ -8,6 +8,7 @@
 
 #define CALL   (1u << MT_GUARD_CALL)
 #define SIGNAL (1u << MT_GUARD_SIGNAL)
+#define ASK    (1u << MT_GUARD_ASK)
 #define FREEZE (1u << MT_GUARD_FREEZE)
 #define END    (1u << MT_GUARD_END)
 #define KILL   (1u << MT_GUARD_KILL)
@@ -18,7 +19,12 @@ static struct mt_ladder ladder_of(unsigned steps, int is_held)
     return (struct mt_ladder){.limit_bytes = 100,
                               .act_bytes = 85,
                               .calm_bytes = 80,
-                              .time_ns = {10, 20, 30, 40, 50},
+                              .time_ns = {[MT_GUARD_CALL] = 10,
+                                          [MT_GUARD_SIGNAL] = 20,
+                                          [MT_GUARD_ASK] = 25,
+                                          [MT_GUARD_FREEZE] = 30,
+                                          [MT_GUARD_END] = 40,
+                                          [MT_GUARD_KILL] = 50},
                               .steps = steps,
                               .is_held = is_held,
                               .last_bytes = 100};
@@ -48,6 +54,21 @@ static void test_steps_that_are_not_there_are_left_out(void **state)
     (void)state;
     assert_int_equal(mt_ladder_look(&ladder, 0, 85), SIGNAL);
     assert_int_equal(mt_ladder_look(&ladder, 20, 85), END);
+}
+
+static void test_a_server_is_asked_before_the_program_stands_still(void **state)
+{
+    struct mt_ladder ladder = ladder_of(ALL | ASK, 1);
+    (void)state;
+    assert_int_equal(mt_ladder_look(&ladder, 0, 85), CALL);
+    assert_int_equal(mt_ladder_look(&ladder, 10, 85), SIGNAL);
+    assert_int_equal(mt_ladder_look(&ladder, 30, 85), ASK);
+    assert_int_equal(mt_ladder_look(&ladder, 54, 85), 0);
+    assert_int_equal(mt_ladder_look(&ladder, 55, 85), FREEZE);
+    /* Nothing holds it: whoever may help is told at once where it grows fast. */
+    ladder = ladder_of(SIGNAL | ASK | END | KILL, 0);
+    mt_ladder_look(&ladder, 0, 50);
+    assert_int_equal(mt_ladder_look(&ladder, 1, 97), SIGNAL | ASK);
 }
 
 static void test_steps_begin_anew_after_a_calm(void **state)
@@ -109,6 +130,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_steps_go_in_their_order_each_with_its_time),
         cmocka_unit_test(test_steps_that_are_not_there_are_left_out),
+        cmocka_unit_test(test_a_server_is_asked_before_the_program_stands_still),
         cmocka_unit_test(test_steps_begin_anew_after_a_calm),
         cmocka_unit_test(test_who_was_told_to_end_has_no_calm),
         cmocka_unit_test(test_a_program_that_grows_fast_is_stopped_at_once),

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -242,6 +243,7 @@ static void container_os(struct mt_host_os *host)
 {
     mt_host_os_init(host);
     host->read_file = container_file;
+    host->open_file = NULL;
     host->now_ns = made_now;
 }
 
@@ -264,9 +266,11 @@ static void test_the_limit_of_a_container_counts(void **state)
     assert_false(mt_monitor_can_allocate(monitor, 500 * MIB, 0.1));
     /* Without a limit, and with one that the machine has not: what the kernel has. */
     group_limit = "max";
+    now_ns += 1000 * MS;
     assert_int_equal(mt_monitor_look(monitor, &snapshot, NULL), 0);
     assert_int_equal(snapshot.available_bytes, 4 * GIB);
     group_limit = "17179869184";
+    now_ns += 1000 * MS;
     assert_int_equal(mt_monitor_look(monitor, &snapshot, NULL), 0);
     assert_int_equal(snapshot.total_bytes, 8 * GIB);
     assert_int_equal(snapshot.available_bytes, 4 * GIB);
@@ -289,6 +293,7 @@ static void test_a_group_without_a_limit_is_no_place(void **state)
 /* Takes memory, says so with a byte, and stands still. */
 static void take_and_stay(size_t bytes, int ready)
 {
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* also where the test fails */
     volatile char *block = malloc(bytes);
     for (size_t i = 0; block && i < bytes; i += 4096)
         block[i] = 1;
@@ -348,6 +353,65 @@ static void test_a_program_has_what_it_and_its_descendants_have_resident(void **
         close(ready[i]);
         close(named[i]);
     }
+}
+
+/* Process 7 with a child, 8, on a made machine; 9 is somebody else. */
+static const char *stat_of_7;
+
+static long program_file(void *context, const char *path, char *bytes, size_t capacity)
+{
+    static const char *const files[][2] = {
+        {"/proc/meminfo", "MemTotal: 8388608 kB\nMemFree: 1048576 kB\nMemAvailable: 4194304 kB\n"},
+        {"/proc/8/stat", "8 (b) S 7 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 600 0"},
+        {"/proc/9/stat", "9 (c) S 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 500 0"},
+        {"/proc/7/statm", "9000 1024 0 0 0 0 0"},
+        {"/proc/8/statm", "9000 512 0 0 0 0 0"},
+        {"/proc/9/statm", "9000 99999 0 0 0 0 0"},
+    };
+    (void)context;
+    if (strcmp(path, "/proc/7/stat") == 0)
+        return snprintf(bytes, capacity, "%s", stat_of_7);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        if (strcmp(path, files[i][0]) == 0)
+            return snprintf(bytes, capacity, "%s", files[i][1]);
+    return -ENOENT;
+}
+
+static int list_program(void *context, const char *path,
+                        int (*each)(void *each_context, const char *name), void *each_context)
+{
+    (void)context;
+    (void)path;
+    for (int pid = 7; pid <= 9; pid++) {
+        const char name[] = {(char)('0' + pid), '\0'};
+        if (each(each_context, name))
+            break;
+    }
+    return 0;
+}
+
+static void test_a_program_is_not_who_has_its_number_later(void **state)
+{
+    struct mt_host_os host;
+    struct mt_monitor_source program;
+    struct mt_monitor_figures figures;
+    (void)state;
+    mt_host_os_init(&host);
+    host.read_file = program_file;
+    host.list = list_program;
+    host.open_file = NULL;
+    host.page_bytes = 4096;
+    stat_of_7 = "7 (a) S 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 555 0";
+    assert_int_equal(mt_monitor_open_program(&host, 7, &program, NULL), 0);
+    assert_int_equal(program.read(program.context, &figures, NULL), 0);
+    assert_int_equal(figures.total_bytes, 8 * GIB);
+    assert_int_equal(figures.total_bytes - figures.available_bytes, (4 + 2) * MIB);
+    assert_int_equal(figures.largest_bytes, 4 * GIB); /* others have the rest */
+    stat_of_7 = "7 (x) S 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 777 0";
+    assert_int_equal(program.read(program.context, &figures, NULL), MT_ENOTFOUND);
+    stat_of_7 = "7 (a) Z 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 555 0";
+    assert_int_equal(program.read(program.context, &figures, NULL), MT_ENOTFOUND);
+    program.close(program.context);
 }
 
 static void test_places_have_names(void **state)
@@ -710,6 +774,7 @@ int main(void)
         cmocka_unit_test(test_the_limit_of_a_container_counts),
         cmocka_unit_test(test_a_group_without_a_limit_is_no_place),
         cmocka_unit_test(test_a_program_has_what_it_and_its_descendants_have_resident),
+        cmocka_unit_test(test_a_program_is_not_who_has_its_number_later),
         cmocka_unit_test(test_places_have_names),
         cmocka_unit_test(test_a_device_has_what_its_driver_says_is_free),
         cmocka_unit_test(test_what_is_worth_most_for_its_time_goes_first),

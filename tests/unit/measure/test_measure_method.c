@@ -333,7 +333,12 @@ static void test_options_out_of_range_are_refused(void **state)
     wrong.device_index = -2;
     assert_int_equal(measure_with(&kernel, wrong), MT_EARG);
     wrong.device_index = MT_MEASURE_HOST_ONLY;
-    wrong.method = (enum mt_measure_method)3;
+    wrong.method = MT_MEASURE_CAUGHT; /* which nobody can ask for */
+    assert_int_equal(measure_with(&kernel, wrong), MT_EARG);
+    wrong.method = (enum mt_measure_method)4;
+    assert_int_equal(measure_with(&kernel, wrong), MT_EARG);
+    wrong.method = MT_MEASURE_AUTO;
+    wrong.device_count = (enum mt_measure_count)2;
     assert_int_equal(measure_with(&kernel, wrong), MT_EARG);
     struct mt_measure_result result;
     assert_int_equal(mt_measure_call(NULL, NULL, NULL, &result, NULL), MT_EARG);
@@ -345,7 +350,8 @@ static void test_methods_have_names(void **state)
     (void)state;
     assert_string_equal(mt_measure_method_name(MT_MEASURE_EXACT), "exact");
     assert_string_equal(mt_measure_method_name(MT_MEASURE_SAMPLED), "sampled");
-    assert_string_equal(mt_measure_method_name((enum mt_measure_method)3), "?");
+    assert_string_equal(mt_measure_method_name(MT_MEASURE_CAUGHT), "caught");
+    assert_string_equal(mt_measure_method_name((enum mt_measure_method)4), "?");
 }
 
 int main(void)

@@ -93,6 +93,45 @@ static void test_many_runs_moved_many_times(void **state)
     assert_int_equal(pages_at(15), MANY);
 }
 
+/* Labels on all pages of a mapping go to and fro with it; `took` is how long each move is said to
+ * have taken. */
+static void move_labels(uint64_t took)
+{
+    const uint64_t away = FIRST + 4 * MANY;
+    struct recorded p = process_at(0, 7);
+    recorded_begin(&p, "7-0");
+    p.ns = 9 * MS;
+    uint64_t name = recorded_string(&p, "weights");
+    picture_of_single_pages(&p, MANY);
+    for (uint64_t i = 0; i < MANY; i++) {
+        p.ns = 10 * MS + i;
+        EVENT(&p, LABEL, (FIRST + 2 * i) * PAGE, PAGE, MT_CATEGORY_WEIGHTS, name);
+    }
+    for (uint64_t i = 0; i < MANY; i++) {
+        p.ns = 11 * MS + i;
+        EVENT(&p, MREMAP, (i % 2 ? away : FIRST) * PAGE, 2 * MANY * PAGE,
+              (i % 2 ? FIRST : away) * PAGE, 2 * MANY * PAGE, took);
+    }
+    recorded_end(&p, 20 * MS);
+    struct mt_tally *tally = recorded_tally(MT_MOMENT_TIME, 15 * MS);
+    const struct mt_tally_row *row = &tally->places[0].rows[0];
+    assert_int_equal(row->category, MT_CATEGORY_WEIGHTS);
+    assert_int_equal(row->resident_bytes, MANY * PAGE);
+    mt_tally_destroy(tally);
+}
+
+static void test_many_labels_moved_many_times(void **state)
+{
+    (void)state;
+    move_labels(1);
+}
+
+static void test_many_labels_that_came_while_they_were_moved(void **state)
+{
+    (void)state;
+    move_labels(5 * MS);
+}
+
 /* Each process of a watched tree was forked from the one before it, or so its command says; all of
  * them have the same number, and are looked at many times. */
 static void test_many_processes_that_may_be_each_others_parents(void **state)
@@ -122,6 +161,8 @@ int main(void)
         TEST(test_all_of_many_runs_given_back_many_times),
         TEST(test_all_of_many_mappings_unmapped_many_times),
         TEST(test_many_runs_moved_many_times),
+        TEST(test_many_labels_moved_many_times),
+        TEST(test_many_labels_that_came_while_they_were_moved),
         TEST(test_many_processes_that_may_be_each_others_parents),
     };
     return RUN_TESTS(tests);

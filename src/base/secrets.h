@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Command lines without the secrets that are in them. */
-#ifndef MT_DEVICE_SECRETS_H
-#define MT_DEVICE_SECRETS_H
+#ifndef MT_BASE_SECRETS_H
+#define MT_BASE_SECRETS_H
 
 #include <stddef.h>
 
@@ -10,6 +10,10 @@
  * HF_TOKEN=), a password in an address, and words that begin as access tokens of known services do.
  * The text is cut to `capacity` and always terminated. Any bytes; any thread. */
 void mt_join_arguments(const char *bytes, size_t n, char *text, size_t capacity);
+
+/* The same with a NUL between arguments, as they came. Returns the length, without the NUL that
+ * ends the text. Asks nothing of the system and allocates nothing. */
+size_t mt_hide_secrets(const char *bytes, size_t n, char *text, size_t capacity);
 
 #define MT_HIDDEN "[hidden]"
 

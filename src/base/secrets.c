@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Finding what may be a secret in a command line, by names and by form. It is better to hide too
- * much: nobody needs the value of such an option to know where memory is. */
-#include "device/secrets.h"
+ * much: nobody needs the value of such an option to know where memory is. The recorder builds this
+ * in: it calls nothing that asks the system or a locale. */
+#include "base/secrets.h"
 
-#include <ctype.h>
 #include <string.h>
-#include <strings.h>
 
 /* Words of names. A name's words are divided by '-', '_', '.' and ':', so that --max-tokens and
  * --tokenizer are not meant. */
@@ -32,10 +31,19 @@ static void put(struct text *text, const char *bytes, size_t n)
     text->left -= length;
 }
 
+/* Whether the bytes are the word, which is written in small letters. */
+static int is_same(const char *word, const char *at, size_t n)
+{
+    size_t i = 0;
+    while (i < n && word[i] && word[i] == (at[i] >= 'A' && at[i] <= 'Z' ? at[i] | 0x20 : at[i]))
+        i++;
+    return i == n && !word[i];
+}
+
 static int is_word(const char *at, size_t n)
 {
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (strlen(words[i]) == n && strncasecmp(words[i], at, n) == 0)
+        if (is_same(words[i], at, n))
             return 1;
     return 0;
 }
@@ -119,7 +127,7 @@ static int asks_for_secret(const char *at, size_t n)
            names_a_secret(at, n);
 }
 
-void mt_join_arguments(const char *bytes, size_t n, char *text, size_t capacity)
+static size_t join(const char *bytes, size_t n, const char *between, char *text, size_t capacity)
 {
     struct text out = {text, capacity - 1};
     int hide_next = 0;
@@ -128,7 +136,7 @@ void mt_join_arguments(const char *bytes, size_t n, char *text, size_t capacity)
         const char *end = memchr(at, '\0', n - start);
         size_t length = end ? (size_t)(end - at) : n - start;
         if (start)
-            put(&out, " ", 1);
+            put(&out, between, 1);
         if (hide_next && (!length || *at != '-'))
             put(&out, MT_HIDDEN, strlen(MT_HIDDEN));
         else
@@ -137,4 +145,15 @@ void mt_join_arguments(const char *bytes, size_t n, char *text, size_t capacity)
         start += length + 1;
     }
     *out.at = '\0';
+    return (size_t)(out.at - text);
+}
+
+void mt_join_arguments(const char *bytes, size_t n, char *text, size_t capacity)
+{
+    join(bytes, n, " ", text, capacity);
+}
+
+size_t mt_hide_secrets(const char *bytes, size_t n, char *text, size_t capacity)
+{
+    return join(bytes, n, "", text, capacity);
 }

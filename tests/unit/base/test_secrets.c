@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "device/secrets.h"
+#include "base/secrets.h"
 
 /* Arguments are written with '|' between them. */
 static const char *joined(const char *arguments)

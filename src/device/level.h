@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+/* How full host and control group are, for whoever asks a hundred times a second.
+ *
+ * Files stay open where the machine allows it, and what changes seldom is read seldom: limits once
+ * a second, the droppable page cache of a group ten times a second, or once its use has moved by a
+ * part of its limit. The kernel itself adds up that cache every two seconds. Everything else is of
+ * the moment. A level belongs to one thread.
+ *
+ * Who closes descriptors that are not its own may give ours another file: what does not read as the
+ * kernel's text is opened again. */
+#ifndef MT_DEVICE_LEVEL_H
+#define MT_DEVICE_LEVEL_H
+
+#include "device/cgroup.h"
+#include "device/host.h"
+
+/* A file that is read again and again. All zero: not opened yet. */
+struct mt_kept_file {
+    int is_open;
+    int fd;
+};
+
+struct mt_level {
+    struct mt_host_os os;
+    struct mt_cgroup cgroup;
+    struct mt_kept_file meminfo;
+    struct mt_kept_file usage;
+    struct mt_kept_file stat;
+    int has_stat;
+    int has_limits;
+    uint64_t stat_ns;
+    uint64_t limits_ns;
+    uint64_t usage_at_stat_bytes;
+    struct mt_cgroup_stat seen; /* at stat_ns */
+    uint64_t limit_bytes;       /* at limits_ns */
+    uint64_t high_bytes;
+};
+
+/* Sets *level to the host and to a control group that is known (version 0: none). */
+void mt_level_init(struct mt_level *level, const struct mt_host_os *os,
+                   const struct mt_cgroup *cgroup);
+
+void mt_level_finish(struct mt_level *level);
+
+/* Sets total and available memory of the host; all else is unknown. Errors: MT_EUNSUPPORTED (no
+ * /proc, or a kernel that does not say what is available), MT_EPERM, MT_EIO. */
+int mt_level_read_host(struct mt_level *level, struct mt_host_sample *sample,
+                       struct mt_error *error);
+
+/* Adds the group's version, use, working set, limit and high mark. */
+void mt_level_read_group(struct mt_level *level, struct mt_host_sample *sample);
+
+#endif
