@@ -344,14 +344,16 @@ static void test_eight_large_blocks_stay_with_their_thread(void **state)
     uint64_t addresses[9], again[9];
     for (int round = 0; round < 2; round++) {
         for (int i = 0; i < 9; i++)
-            assert_int_equal(mt_pool_allocate(pool, (2 + (i & 1)) << 20, 0, &addresses[i]), MT_OK);
+            assert_int_equal(
+                mt_pool_allocate(pool, (uint64_t)(2 + (i & 1)) << 20, 0, &addresses[i]), MT_OK);
         for (int i = 0; i < 8; i++)
             assert_int_equal(mt_pool_free(pool, addresses[i]), MT_OK);
         mt_pool_stats_read(pool, &stats);
         assert_int_equal(stats.front_bytes, 20 << 20);
         uint64_t hits = stats.n_front_hits;
         for (int i = 7; i >= 0; i--)
-            assert_int_equal(mt_pool_allocate(pool, (2 + (i & 1)) << 20, 0, &again[i]), MT_OK);
+            assert_int_equal(mt_pool_allocate(pool, (uint64_t)(2 + (i & 1)) << 20, 0, &again[i]),
+                             MT_OK);
         assert_memory_equal(again, addresses, 8 * sizeof *again);
         mt_pool_stats_read(pool, &stats);
         assert_int_equal(stats.n_front_hits - hits, 8);
