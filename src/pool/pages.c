@@ -109,7 +109,7 @@ int mt_pool_run_attach(struct mt_pool *pool, struct mt_pool_arena *arena, uint64
 {
     const struct mt_pool_backend *backend = &pool->backend;
     uint64_t first = (address - arena->base) / backend->page_bytes;
-    int code = MT_OK;
+    int code = mt_pool_spare_ensure(pool, n); /* undoing may detach what an earlier attempt left */
     uint64_t i;
     for (i = 0; i < n && code == MT_OK; i++) {
         uint64_t *page = &arena->pages[first + i];

@@ -21,15 +21,24 @@
 struct faulty {
     const struct mt_pool_backend *real;
     struct mt_pool_backend backend;
-    uint64_t n_calls, fail_at, every; /* 0: none */
+    uint64_t n_calls, fail_at; /* 0: none */
+    uint64_t every;            /* one of so many on average; 0: none */
     uint64_t now;
 };
+
+static uint64_t next_random(uint64_t *state)
+{
+    uint64_t z = (*state += UINT64_C(0x9E3779B97F4A7C15));
+    z = (z ^ (z >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94D049BB133111EB);
+    return z ^ (z >> 31);
+}
 
 static int fails(struct faulty *faulty)
 {
     faulty->n_calls++;
     return faulty->n_calls == faulty->fail_at ||
-           (faulty->every && faulty->n_calls % faulty->every == 0);
+           (faulty->every && next_random(&(uint64_t){faulty->n_calls}) % faulty->every == 0);
 }
 
 #define REAL(context) (((struct faulty *)(context))->real)
@@ -106,14 +115,6 @@ static uint64_t now_of(void *context)
     return ((struct faulty *)context)->now;
 }
 
-static uint64_t next_random(uint64_t *state)
-{
-    uint64_t z = (*state += UINT64_C(0x9E3779B97F4A7C15));
-    z = (z ^ (z >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94D049BB133111EB);
-    return z ^ (z >> 31);
-}
-
 /* The order of an arena's blocks, and what lies behind them. */
 static void check_arena(struct mt_pool *pool, struct mt_pool_arena *arena, uint64_t bytes[4])
 {
@@ -168,6 +169,7 @@ struct model {
     struct faulty *faulty;
     struct model_block blocks[BLOCKS];
     uint64_t live_bytes;
+    uint64_t naps; /* of a thousand steps */
     uint64_t random;
     uint64_t n_refused;
 };
@@ -220,7 +222,11 @@ static void nap(struct model *model)
     mt_pool_stats_read(model->pool, &stats);
     if (!every && !model->faulty->fail_at)
         assert_int_equal(stats.reserved_bytes, 0);
+    uint64_t asleep_bytes = stats.reserved_bytes;
     if (mt_pool_wake(model->pool) != MT_OK) {
+        mt_pool_stats_read(model->pool, &stats);
+        if (!every)
+            assert_int_equal(stats.reserved_bytes, asleep_bytes);
         model->faulty->every = model->faulty->fail_at = 0;
         assert_int_equal(mt_pool_allocate(model->pool, 100, 0, &address), MT_EBUSY);
         assert_int_equal(mt_pool_wake(model->pool), MT_OK);
@@ -236,7 +242,7 @@ static void step(struct model *model)
     uint64_t what = next_random(&model->random) % 1000;
     struct model_block *block = &model->blocks[next_random(&model->random) % BLOCKS];
     model->faulty->now += 1000;
-    if (what == 0)
+    if (next_random(&model->random) % 1000 < model->naps)
         nap(model);
     else if (what < 5)
         mt_pool_trim(model->pool, next_random(&model->random) % ((uint64_t)256 << 20));
@@ -257,6 +263,7 @@ struct plan {
     uint64_t n, seed;
     uint64_t fail_at, every; /* calls of the backend that fail; 0: none */
     uint64_t looks;          /* steps from one look at everything to the next */
+    uint64_t naps;           /* of a thousand steps */
     int is_segments;
 };
 
@@ -273,6 +280,7 @@ __attribute__((unused)) static uint64_t run(struct plan plan)
     faulty.fail_at = plan.fail_at;
     model->faulty = &faulty;
     model->random = plan.seed;
+    model->naps = plan.naps;
     struct mt_pool_options options = {.max_bytes = (uint64_t)448 << 20,
                                       .soft_bytes = (uint64_t)384 << 20,
                                       .address_bytes = (uint64_t)2 << 30,

@@ -17,15 +17,23 @@ static void test_pool_keeps_its_equations_under_random_requests(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= 4; seed++)
-        run((struct plan){.n = 100000, .seed = seed, .looks = 50, .is_segments = seed == 4});
+        run((struct plan){
+            .n = 100000, .seed = seed, .looks = 50, .naps = 1, .is_segments = seed == 4});
 }
 
 static void test_pool_survives_a_backend_that_fails_now_and_then(void **state)
 {
     (void)state;
     for (uint64_t every = 2; every <= 17; every++)
-        run((struct plan){
-            .n = 8000, .seed = every, .every = every, .looks = 20, .is_segments = every % 4 == 3});
+        run((struct plan){.n = 8000,
+                          .seed = every,
+                          .every = every,
+                          .looks = 20,
+                          .naps = 5,
+                          .is_segments = every % 4 == 3});
+    /* So seldom that a pool half wakes up, and what it takes back fails too. */
+    for (uint64_t every = 37; every <= 277; every += 40)
+        run((struct plan){.n = 4000, .seed = every, .every = every, .looks = 50, .naps = 20});
 }
 
 static void fail_each_call(struct plan plan)
@@ -39,7 +47,7 @@ static void fail_each_call(struct plan plan)
 static void test_each_call_of_the_backend_may_fail(void **state)
 {
     (void)state;
-    fail_each_call((struct plan){.n = 600, .seed = 7, .looks = 10});
+    fail_each_call((struct plan){.n = 600, .seed = 7, .looks = 10, .naps = 10});
 }
 
 static void test_each_call_of_a_backend_with_segments_may_fail(void **state)
@@ -306,6 +314,59 @@ static void test_large_block_that_a_thread_keeps_is_taken_before_the_pool_grows(
     mt_pool_destroy(shortage.pool);
 }
 
+/* Of each size as many as a thread may keep, which together would be 7 MiB. */
+static void test_thread_keeps_no_more_than_a_mebibyte_of_small_blocks(void **state)
+{
+    (void)state;
+    struct mt_pool *pool = host_pool(NULL);
+    struct mt_pool_stats stats;
+    uint64_t addresses[16];
+    for (uint64_t bytes = 65536; bytes >= 4096; bytes -= 8192) {
+        for (int round = 0; round < 8; round++) { /* so that room is made for all of them */
+            for (int i = 0; i < 16; i++)
+                assert_int_equal(mt_pool_allocate(pool, bytes, 0, &addresses[i]), MT_OK);
+            for (int i = 0; i < 16; i++)
+                assert_int_equal(mt_pool_free(pool, addresses[i]), MT_OK);
+        }
+        mt_pool_stats_read(pool, &stats);
+        assert_true(stats.front_bytes <= 1 << 20);
+        assert_true(stats.front_bytes >= 4096);
+    }
+    mt_pool_destroy(pool);
+}
+
+/* Also after they were taken away: eight go back, and the ninth is kept for them. */
+static void test_eight_large_blocks_stay_with_their_thread(void **state)
+{
+    (void)state;
+    struct mt_pool *pool = host_pool(NULL);
+    struct mt_pool_stats stats;
+    uint64_t addresses[9], again[9];
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < 9; i++)
+            assert_int_equal(
+                mt_pool_allocate(pool, (uint64_t)(2 + (i & 1)) << 20, 0, &addresses[i]), MT_OK);
+        for (int i = 0; i < 8; i++)
+            assert_int_equal(mt_pool_free(pool, addresses[i]), MT_OK);
+        mt_pool_stats_read(pool, &stats);
+        assert_int_equal(stats.front_bytes, 20 << 20);
+        uint64_t hits = stats.n_front_hits;
+        for (int i = 7; i >= 0; i--)
+            assert_int_equal(mt_pool_allocate(pool, (uint64_t)(2 + (i & 1)) << 20, 0, &again[i]),
+                             MT_OK);
+        assert_memory_equal(again, addresses, 8 * sizeof *again);
+        mt_pool_stats_read(pool, &stats);
+        assert_int_equal(stats.n_front_hits - hits, 8);
+        for (int i = 0; i < 9; i++)
+            assert_int_equal(mt_pool_free(pool, addresses[i]), MT_OK);
+        mt_pool_stats_read(pool, &stats);
+        assert_int_equal(stats.front_bytes, 2 << 20);
+        mt_pool_trim(pool, 0);
+        check(pool);
+    }
+    mt_pool_destroy(pool);
+}
+
 #define THREADS 8
 
 static void *take_and_give(void *context)
@@ -355,6 +416,7 @@ static void run_many(uint64_t n)
                           .seed = 1000 + i,
                           .every = i < 2 ? 0 : 9 + i,
                           .looks = 1000,
+                          .naps = 1,
                           .is_segments = i % 2 != 0});
 }
 
@@ -384,6 +446,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_pages_are_returned_by_age_of_a_faked_clock),
         cmocka_unit_test(test_shortage_is_told_and_what_it_frees_is_used),
         cmocka_unit_test(test_blocks_up_to_64_kib_stay_with_their_thread),
+        cmocka_unit_test(test_thread_keeps_no_more_than_a_mebibyte_of_small_blocks),
+        cmocka_unit_test(test_eight_large_blocks_stay_with_their_thread),
         cmocka_unit_test(test_large_block_that_a_thread_keeps_is_taken_before_the_pool_grows),
         cmocka_unit_test(test_threads_lose_nothing),
     };

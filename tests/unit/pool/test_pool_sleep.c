@@ -200,6 +200,8 @@ static void test_segments_go_back_whole(void **state)
     mt_pool_stats_read(pool, &stats);
     assert_int_equal(stats.reserved_bytes, (6 + 8 + 2) << 20);
     assert_int_equal(stats.n_pages_returned, 2);
+    uint64_t refused;
+    assert_int_equal(mt_pool_allocate(pool, 17 << 20, 0, &refused), MT_ELIMIT);
     assert_int_equal(mt_pool_free(pool, second), MT_OK);
     second = take_bytes(pool, 1 << 21, 0);
     assert_int_equal(mt_pool_free(pool, third), MT_OK);
@@ -209,6 +211,24 @@ static void test_segments_go_back_whole(void **state)
     assert_int_equal(mt_pool_free(pool, second), MT_OK);
     assert_int_equal(mt_pool_free(pool, small), MT_OK);
     assert_int_equal(mt_pool_trim(pool, 0), 10 << 20);
+    mt_pool_destroy(pool);
+    assert_int_equal(mt_pool_simulated_destroy(device), 0);
+}
+
+/* 12 of 16 MiB, of which 8 are in a free segment that is too small. */
+static void test_free_segments_go_back_where_the_device_has_no_more(void **state)
+{
+    (void)state;
+    struct mt_pool_simulated *device;
+    struct mt_pool *pool;
+    assert_int_equal(mt_pool_simulated_create(16 << 20, PAGE, &device, NULL), MT_OK);
+    assert_int_equal(mt_pool_create(mt_pool_simulated_segments(device), NULL, &pool, NULL), MT_OK);
+    uint64_t first = take_bytes(pool, 8 << 20, 0);
+    assert_int_equal(mt_pool_free(pool, first), MT_OK);
+    take_bytes(pool, 12 << 20, 0);
+    uint64_t refused;
+    assert_int_equal(mt_pool_allocate(pool, 6 << 20, 0, &refused), MT_ENOMEM);
+    check(pool);
     mt_pool_destroy(pool);
     assert_int_equal(mt_pool_simulated_destroy(device), 0);
 }
@@ -223,6 +243,7 @@ int main(void)
         cmocka_unit_test(test_long_lived_blocks_lie_apart),
         cmocka_unit_test(test_request_that_yields_leaves_what_is_past_the_soft_limit),
         cmocka_unit_test(test_segments_go_back_whole),
+        cmocka_unit_test(test_free_segments_go_back_where_the_device_has_no_more),
     };
     return cmocka_run_group_tests_name("pool_sleep", tests, NULL, NULL);
 }
