@@ -26,6 +26,7 @@ NEEDS_oracle = test
 NEEDS_place-proof = test
 NEEDS_placed-engines = test
 NEEDS_budget-stress = test
+NEEDS_pool-stress = test
 NEEDS_group-vm = test
 NEEDS_oracle-fusion = test
 NEEDS_asan = test
@@ -38,6 +39,7 @@ NEEDS_fuzz = fuzz
 NEEDS_fuzz-long = fuzz
 NEEDS_stress = test
 NEEDS_guard-stress = test
+NEEDS_containers = test
 NEEDS_lint = lint
 NEEDS_fmt = lint
 NEEDS_tidy = tidy
@@ -133,7 +135,10 @@ placed-engines: build ## vLLM and SGLang load stages of unequal length as they w
 budget-stress: build ## holders of reservations killed at 1,000 random moments (half a minute)
 	@build/tests/unit/test_budget 1000
 
-group-vm: build ## control groups of version 2 in a virtual machine; KERNEL=vmlinuz; needs qemu, busybox, cpio (20 s)
+pool-stress: build ## ten million random steps of a pool against a plain model of it (a minute); STEPS=10000000
+	@build/tests/unit/test_pool $(or $(STEPS),10000000)
+
+group-vm: build ## control groups of version 2 in a virtual machine; KERNEL=vmlinuz; needs qemu, busybox, cpio (40 s)
 	@KERNEL="$(KERNEL)" tests/vm/groups build
 
 aarch64: build ## build for aarch64, run the unit tests and a recorded program under qemu (some minutes)
@@ -154,6 +159,10 @@ fmt: setup ## format the C sources
 golden: build ## rewrite what the command-line tests expect
 	@MEMTALLY_GOLDEN=rewrite scripts/test --suite cli
 
+containers: build ## attach and profile in containers of a real Podman, whatever way they end (a minute)
+	@set -e; MEMTALLY_LLAMA_CPP=$$(scripts/engine llama.cpp); export MEMTALLY_LLAMA_CPP; \
+	ALL=1 meson test -C build --no-rebuild --verbose container container_sockets
+
 guard-stress: build ## a thousand programs that run out of memory under memtally guard (some minutes); GUARD_TIMES=1000
 	@PYTHONPATH=tests/support MEMTALLY=build/src/cli/memtally EATER=build/tests/guard/eater \
 	    GUARD_TIMES=$(or $(GUARD_TIMES),1000) tests/guard/test_guard.py
@@ -165,12 +174,16 @@ wheel: setup ## the Python package as a wheel, into dist/ (auditwheel from PyPI 
 	@rm -rf dist
 	@scripts/wheel --build build-install --output dist --repair
 
-test-python: build ## all tests of the Python package and of its plug-in of pytest, from a wheel in an empty environment, and its types by mypy
+test-python: build ## all tests of the Python package and of its plug-in of pytest, from a wheel in an empty environment, its types by mypy, the table beside pytest-memray
 	@ALL=1 MEMTALLY_LOADERS=$$(scripts/engine loaders) scripts/test --suite python
 	@scripts/types
+	@tests/python/beside_memray "$$(scripts/wheel --build build --output build/wheel)"
 
 test-wheel: ## the tests of the Python package from WHEEL, on this machine as it is, with no build; scripts/bare-wheel has others
 	@tests/python/installed "$(WHEEL)"
+
+viewers: build ## what others' viewers show of our documents: npm's speedscope in Chromium (2 MB to fetch)
+	@tests/viewers/speedscope.py build/src/cli/memtally
 
 unharmed: build ## programs of the distribution with and without the recorder: nothing may differ; ROWS="redis node"
 	@tests/unharmed/run --install $(ROWS)

@@ -28,12 +28,16 @@ struct mt_graph {
     uint64_t nodes;        /* of all pieces */
     uint64_t pool_bytes;   /* that PyTorch's allocator took of the driver in the captures */
     uint64_t driver_bytes; /* that the driver took beside: nodes, code that was used first */
+    uint64_t host_bytes;   /* by which the process grew; MT_UNKNOWN where it is not said */
+    uint64_t reclaimable_bytes; /* that PyTorch could give back if this graph alone were dropped:
+                                   its pool's, unless others are in it; MT_UNKNOWN likewise */
 };
 
 /* Graphs of one draft length. */
 struct mt_graph_draft {
     uint64_t draft; /* MT_UNKNOWN: of those of which it is not known */
     uint64_t n;
+    uint64_t expected; /* that engines were to capture; MT_UNKNOWN where none says so */
 };
 
 /* What a run captured. `graphs` are those that lived when the last one was captured, in the order

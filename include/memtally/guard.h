@@ -14,7 +14,8 @@
  * A guard belongs to one thread, and to a process that has no other children (see
  * <memtally/job.h>). Where a control group can be made for the program, the kernel lets it wait at
  * the limit and does not kill it; elsewhere a program that grows by its limit between two looks is
- * past it. */
+ * past it. No kernel holds a program to a part of a device: what it takes there is looked at ten
+ * times a second, as the driver tells it, and the same steps are taken. */
 #ifndef MEMTALLY_GUARD_H
 #define MEMTALLY_GUARD_H
 
@@ -45,12 +46,15 @@ struct mt_guard_options {
     char *const *argv;        /* NULL: `pid` is guarded */
     char *const *environment; /* of the program; ends with NULL */
     int pid;                  /* of a program that runs, guarded with its descendants */
-    uint64_t limit_bytes;     /* must be said */
-    double act_ratio;         /* of the limit, where steps begin; 0: 0.85 */
-    uint64_t grace_ns;        /* from a call, a signal or a question to the next step; 0: 2 s */
-    uint64_t freeze_ns;       /* that the program stands still; 0: this step is left out */
-    uint64_t end_ns;          /* from SIGTERM to SIGKILL; 0: 10 s */
-    int signal;               /* 0: this step is left out */
+    uint64_t limit_bytes;     /* of the host; 0: none, where devices are limited */
+    const struct mt_job_device
+        *devices;       /* limits of NVIDIA's devices, for a program that is started */
+    size_t n_devices;   /* at most MT_JOB_DEVICES */
+    double act_ratio;   /* of a limit, where steps begin; 0: 0.85 */
+    uint64_t grace_ns;  /* from a call, a signal or a question to the next step; 0: 2 s */
+    uint64_t freeze_ns; /* that the program stands still; 0: this step is left out */
+    uint64_t end_ns;    /* from SIGTERM to SIGKILL; 0: 10 s */
+    int signal;         /* 0: this step is left out */
     void (*call)(void *context, uint64_t used_bytes); /* must not wait; NULL: it is left out */
     /* May wait, but not for ever: a thread of the guard's calls it, and mt_guard_finish() waits for
      * it. It is not called again before it has returned. NULL: this step is left out. */
@@ -58,10 +62,14 @@ struct mt_guard_options {
     void *context;
 };
 
+#define MT_GUARD_HOST (-1)
+
 /* A step that was taken. */
 struct mt_guard_act {
     enum mt_guard_step step;
+    int device;           /* whose limit was near, as NVML counts, or MT_GUARD_HOST */
     uint64_t elapsed_ns;  /* since the start */
+    uint64_t limit_bytes; /* of that place */
     uint64_t used_bytes;  /* just before */
     uint64_t least_bytes; /* used at least until the next step, or until the end */
 };
@@ -78,20 +86,24 @@ struct mt_guard_result {
     struct mt_job_result job; /* all zero for a `pid`, whose end is not told to us */
     int is_held;              /* by a control group */
     uint64_t peak_bytes;      /* used, that was seen */
-    size_t n_acts;            /* of which the last MT_GUARD_ACTS are told, oldest first */
+    size_t n_looks;
+    size_t n_alarms; /* that the kernel gave, so that a look came sooner */
+    size_t n_acts;   /* of which the last MT_GUARD_ACTS are told, oldest first */
     struct mt_guard_act acts[MT_GUARD_ACTS];
 };
 
 struct mt_guard;
 
 /* Starts the program, or finds the one that runs. On success the caller owns *guard;
- * mt_guard_finish() ends it. Errors: MT_EARG (neither or both, no limit, a ratio outside 0 to 1),
- * MT_ENOTFOUND (no such program or process), MT_EPERM, MT_EIO, MT_ENOMEM. */
+ * mt_guard_finish() ends it. Errors: MT_EARG (neither or both, no limit, a ratio outside 0 to 1, a
+ * device's limit for a program that runs), MT_ENOTFOUND (no such program, process or device),
+ * MT_EPERM, MT_EIO, MT_ENOMEM. */
 int mt_guard_start(const struct mt_guard_options *options, struct mt_guard **guard,
                    struct mt_error *error);
 
-/* Waits until it is time to look, a tenth of a second at most and less near the limit, looks and
- * does what is due. */
+/* Waits until it is time to look, looks and does what is due. That is a tenth of a second at most
+ * and less near the limit; a second where the kernel tells when the program's group comes near it.
+ * Stalls of the machine that the kernel tells are waited for too. */
 void mt_guard_wait(struct mt_guard *guard, struct mt_guard_status *status);
 
 /* The process id of the guarded program. */

@@ -493,6 +493,13 @@ _FUNCTIONS = (
     ("mt_pool_destroy", None, (PoolPointer,)),
     ("mt_pool_limit", None, (PoolPointer, ctypes.c_uint64, ctypes.c_uint64)),
     ("mt_pool_allocate", ctypes.c_int, (PoolPointer, ctypes.c_uint64, ctypes.c_uint64, ctypes.POINTER(ctypes.c_uint64))),
+    (
+        "mt_pool_allocate_hinted",
+        ctypes.c_int,
+        (PoolPointer, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint, ctypes.POINTER(ctypes.c_uint64)),
+    ),
+    ("mt_pool_sleep", ctypes.c_int, (PoolPointer, ctypes.c_int, ctypes.POINTER(ctypes.c_uint64))),
+    ("mt_pool_wake", ctypes.c_int, (PoolPointer,)),
     ("mt_pool_free", ctypes.c_int, (PoolPointer, ctypes.c_uint64)),
     ("mt_pool_trim", ctypes.c_uint64, (PoolPointer, ctypes.c_uint64)),
     ("mt_pool_tick", ctypes.c_uint64, (PoolPointer,)),
@@ -605,6 +612,12 @@ def budget_holders(path: str) -> list[BudgetHolderStruct]:
     return list(holders[: n.value])
 
 
+def error_name(code: int) -> str:
+    """ "MT_EARG" and so on."""
+    name: bytes = load().mt_error_name(code)
+    return name.decode()
+
+
 class MadePool:
     """A pool, and the device that it is of."""
 
@@ -635,15 +648,16 @@ def destroy_pool(made: MadePool) -> None:
         load().mt_pool_cuda_destroy(made.cuda)
 
 
-def pool_allocate(made: MadePool, size: int, stream: int) -> int:
+def pool_allocate(made: MadePool, size: int, stream: int, hints: int) -> int:
     """The address of a block."""
     address = ctypes.c_uint64()
-    code: int = load().mt_pool_allocate(made.pool, size, stream, ctypes.byref(address))
+    code: int = load().mt_pool_allocate_hinted(made.pool, size, stream, hints, ctypes.byref(address))
     if code < 0:
-        name: bytes = load().mt_error_name(code)
+        if error_name(code) == "MT_EBUSY":
+            raise error_of("MT_EBUSY", "the pool sleeps; wake() it before you take buffers")
         used = text_of_size(pool_stats(made).live_bytes)
         raise error_of(
-            name.decode(),
+            error_name(code),
             f"the pool has no room for {text_of_size(size)}: {used} are in use, and it holds {text_of_size(made.max_bytes)}"
             " at most; release what is not used, or give it more by max_bytes",
         )
@@ -652,6 +666,22 @@ def pool_allocate(made: MadePool, size: int, stream: int) -> int:
 
 def pool_free(made: MadePool, address: int) -> None:
     load().mt_pool_free(made.pool, address)
+
+
+def pool_sleep(made: MadePool, keep: int) -> int:
+    """The bytes given back."""
+    released = ctypes.c_uint64()
+    code: int = load().mt_pool_sleep(made.pool, keep, ctypes.byref(released))
+    if code < 0:
+        why = {"MT_EBUSY": "it sleeps already, or work on it cannot be waited for", "MT_ENOMEM": "the host has no room for copies"}
+        raise error_of(error_name(code), "the pool cannot sleep: " + why.get(error_name(code), "its device refused"))
+    return released.value
+
+
+def pool_wake(made: MadePool) -> None:
+    code: int = load().mt_pool_wake(made.pool)
+    if code < 0:
+        raise error_of(error_name(code), "the pool found no memory to wake up with: it sleeps on; free some and wake() it again")
 
 
 def pool_trim(made: MadePool, keep_bytes: int) -> int:

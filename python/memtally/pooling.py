@@ -7,16 +7,19 @@ import ctypes
 import os
 import sys
 import threading
+import weakref
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from types import TracebackType
 from typing import Any
 
 from . import library, places
-from .errors import error_of
+from .errors import Error, error_of
 
 _LEGACY_STREAM = 1  # CU_STREAM_LEGACY: the default stream, which has an order of its own
 BACKENDS = ("torch", "cupy", "host")
+_LONG_LIVED = 1  # enum mt_pool_hint
+KEEPS = ("nothing", "long-lived", "all")  # as in enum mt_pool_keep
 
 
 @dataclass(frozen=True)
@@ -127,6 +130,7 @@ class Pool:
         self._places: dict[int | None, _Place] = {}
         self._given: dict[int, _Place] = {}
         self._pid = os.getpid()
+        _made.add(self)
 
     def _place(self, device: int | None) -> _Place:
         if self._pid != os.getpid():
@@ -136,22 +140,22 @@ class Pool:
                 self._places[device] = _Place(device, self.max_bytes)
             return self._places[device]
 
-    def _take(self, device: int | None, size: int, stream: int) -> int:
+    def _take(self, device: int | None, size: int, stream: int, hints: int) -> int:
         place = self._place(device)
-        address = library.pool_allocate(place.pool, size, stream)
+        address = library.pool_allocate(place.pool, size, stream, hints)
         self._given[address] = place
         return address
 
-    def allocate(self, bytes: int | str, backend: str = "torch") -> Any:
+    def allocate(self, bytes: int | str, backend: str = "torch", *, long_lived: bool = False) -> Any:
         """A buffer of so many bytes: a tensor ("torch"), an array ("cupy") or a memoryview ("host"). Its bytes are what
-        was there before. It is yours until `release()`."""
-        size = library.size(bytes)
+        was there before. It is yours until `release()`. One that is to stay for long lies apart from the others."""
+        size, hints = library.size(bytes), _LONG_LIVED if long_lived else 0
         if backend not in BACKENDS:
             raise error_of("MT_EARG", f"no backend {backend!r}; there are {', '.join(BACKENDS)}")
         if size <= 0:
             raise error_of("MT_EARG", f"a buffer has at least one byte, not {size}")
         if backend == "host" or (backend == "torch" and self.device == "cpu"):
-            address = self._take(None, size, 0)
+            address = self._take(None, size, 0, hints)
             view = memoryview((ctypes.c_ubyte * size).from_address(address)).cast("B")
             if backend == "host":
                 return view
@@ -159,17 +163,17 @@ class Pool:
             return torch.frombuffer(view, dtype=torch.uint8)
         if not isinstance(self.device, int):
             raise error_of("MT_EARG", f"{backend} takes its buffers from a device; this pool is of 'cpu'")
-        return self._on_device(self.device, size, backend)
+        return self._on_device(self.device, size, backend, hints)
 
-    def _on_device(self, device: int, size: int, backend: str) -> Any:
+    def _on_device(self, device: int, size: int, backend: str, hints: int) -> Any:
         if backend == "torch":
             torch = import_module("torch")
             stream = torch.cuda.current_stream(device).cuda_stream or _LEGACY_STREAM
-            held = _DeviceBytes(self._take(device, size, stream), size)
+            held = _DeviceBytes(self._take(device, size, stream, hints), size)
             return torch.as_tensor(held, device=f"cuda:{device}")
         cupy = import_module("cupy")
         stream = cupy.cuda.get_current_stream().ptr or _LEGACY_STREAM
-        address = self._take(device, size, stream)
+        address = self._take(device, size, stream, hints)
         memory = cupy.cuda.UnownedMemory(address, size, self, device)
         return cupy.ndarray((size,), cupy.uint8, cupy.cuda.MemoryPointer(memory, 0))
 
@@ -206,6 +210,34 @@ class Pool:
         keep = library.size(keep_bytes)
         return sum(library.pool_trim(place.pool, keep) for place in self._places.values())
 
+    def place_on(self, device: int | None) -> Any:
+        """The library's pool of a device, None of the host; None where the pool has taken nothing there, or is a parent's."""
+        place = self._places.get(device) if self._pid == os.getpid() else None
+        return place.pool if place else None
+
+    def sleep(self, keep: str = "all") -> int:
+        """Gives all memory back; the bytes. Buffers stay at their addresses, and nothing may use them until `wake()`, which puts
+        back what was kept on the host: "nothing", what "long-lived" buffers have, or "all"."""
+        if keep not in KEEPS:
+            raise error_of("MT_EARG", f"a pool keeps {', '.join(KEEPS)} while it sleeps, not {keep!r}")
+        places = list(self._places.values())
+        asleep: list[_Place] = []
+        released = 0
+        try:
+            for place in places:
+                released += library.pool_sleep(place.pool, KEEPS.index(keep))
+                asleep.append(place)
+        except Error:
+            for place in asleep:
+                library.pool_wake(place.pool)
+            raise
+        return released
+
+    def wake(self) -> None:
+        """Takes memory again, at the same addresses. Where there is none, the pool sleeps on with all that it keeps."""
+        for place in self._places.values():
+            library.pool_wake(place.pool)
+
     def close(self) -> None:
         """Gives everything back, buffers that were not released too."""
         self._given.clear()
@@ -219,6 +251,24 @@ class Pool:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+_made: weakref.WeakSet[Pool] = weakref.WeakSet()
+
+
+def held(device: int | None) -> tuple[int, int]:
+    """What buffers of all pools have on a device, or with None on the host, and what the pools hold for it."""
+    pools = [one for one in (made.place_on(device) for made in list(_made)) if one is not None]
+    read = [library.pool_stats(one) for one in pools]
+    return sum(one.live_bytes for one in read), sum(one.reserved_bytes for one in read)
+
+
+def give_back(device: int | None) -> None:
+    """What all pools hold there and no buffer has."""
+    for made in list(_made):
+        place = made.place_on(device)
+        if place is not None:
+            library.pool_trim(place, 0)
 
 
 def pool(device: int | str = 0, max_bytes: int | str = 2 << 30) -> Pool:
@@ -252,6 +302,23 @@ class TorchPool:
 
     def stats(self, device: int = 0) -> PoolStats:
         return _stats_of([self._read(device)])
+
+    def sleep(self, keep: str = "all") -> int:
+        """Gives the memory of all devices back; the bytes. Tensors stay at their addresses, and nothing may use them until
+        `wake()`, which puts back what was kept on the host: "nothing" or "all"."""
+        if keep not in ("nothing", "all"):
+            raise error_of("MT_EARG", f"the pools keep nothing or all while they sleep, not {keep!r}")
+        self._loaded.memtally_pool_sleep.restype = ctypes.c_int64
+        released: int = self._loaded.memtally_pool_sleep(int(keep == "all"))
+        if released < 0:
+            raise error_of(library.error_name(released), "a pool cannot sleep: it does already, or work on it cannot be waited for")
+        return released
+
+    def wake(self) -> None:
+        """Takes memory again, at the same addresses."""
+        code: int = self._loaded.memtally_pool_wake()
+        if code < 0:
+            raise error_of(library.error_name(code), "a device has no memory to wake up with: free some and wake() again")
 
     def memory_stats(self, device: int = 0) -> dict[str, int]:
         """Under the names of torch.cuda.memory_stats(), which PyTorch itself then does not answer."""

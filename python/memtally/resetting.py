@@ -20,7 +20,9 @@ _MOST_COLLECTIONS = 10  # each may free what only the next one sees
 
 
 class Pool(Protocol):
-    """All that is asked of CuPy: its calls are unconfirmed, for it cannot be tried without a GPU."""
+    """All that is asked of a pool beside PyTorch's. CuPy's calls are unconfirmed, for it cannot be tried without a GPU."""
+
+    name: str
 
     def used_bytes(self, index: int) -> int: ...
 
@@ -31,6 +33,8 @@ class Pool(Protocol):
 
 class CuPyPool:
     """CuPy's own pools, where the program has imported it."""
+
+    name = "CuPy's pool"
 
     def __init__(self, cupy: Any) -> None:
         self._cupy = cupy
@@ -53,6 +57,33 @@ class CuPyPool:
 def pools_of_cupy() -> list[Pool]:
     cupy = sys.modules.get("cupy")
     return [CuPyPool(cupy)] if hasattr(cupy, "get_default_memory_pool") else []
+
+
+class OwnPools:
+    """The pools that the program has of memtally."""
+
+    name = "memtally's pools"
+
+    def __init__(self, pooling: Any) -> None:
+        self._pooling = pooling
+
+    def used_bytes(self, index: int | None) -> int:
+        return int(self._pooling.held(index)[0])
+
+    def total_bytes(self, index: int | None) -> int:
+        return int(self._pooling.held(index)[1])
+
+    def free(self, index: int | None) -> None:
+        self._pooling.give_back(index)
+
+
+def own_pools() -> list[OwnPools]:
+    pooling = sys.modules.get(f"{__package__}.pooling")
+    return [OwnPools(pooling)] if pooling else []
+
+
+def _pools() -> list[Pool]:
+    return [*pools_of_cupy(), *own_pools()]
 
 
 @dataclass(frozen=True)
@@ -121,7 +152,7 @@ def _try(problems: list[str], what: str, call: Any, *arguments: Any) -> None:
 
 def _holding(index: int) -> Holding:
     said = devices.stats(index)
-    pools = pools_of_cupy()
+    pools = _pools()
     used = sum(pool.used_bytes(index) for pool in pools)
     total = sum(pool.total_bytes(index) for pool in pools)
     allocated, reserved = (said.allocated, said.reserved) if said else (0, 0)
@@ -138,8 +169,8 @@ def _empty(index: int, problems: list[str]) -> None:
             _try(problems, "cuBLAS workspaces", clear)
         with torch.cuda.device(index):
             _try(problems, "PyTorch's cache", torch.cuda.empty_cache)
-    for pool in pools_of_cupy():
-        _try(problems, "CuPy's pool", pool.free, index)
+    for pool in _pools():
+        _try(problems, pool.name, pool.free, index)
 
 
 def _count_anew(index: int, problems: list[str]) -> None:
@@ -160,7 +191,7 @@ def _advice(after: Holding) -> tuple[str, ...]:
 
 def reset_device(device: Any = "all", largest: int = 5) -> list[Reset]:
     """Gives back what a device, or each ("all"), need not hold: collects cycles until nothing more goes, synchronises, clears
-    cuBLAS workspaces, empties the caches of PyTorch and CuPy with the pools of graphs that are gone, and has peaks and
+    cuBLAS workspaces, empties the caches of PyTorch, CuPy and memtally's pools with the pools of graphs that are gone, and has peaks and
     statistics count anew. Measurements under way keep their peaks. Says what was freed, and the `largest` tensors that
     stay, each with a path of references that holds it. Where no device is in use, it returns nothing."""
     indices = list(range(devices.count())) if device == "all" else [_checked(devices.index_of(device))]
@@ -195,6 +226,8 @@ def reset_host(largest: int = 5) -> Reset:
     empty_pinned = getattr(getattr(devices.torch(), "_C", None), "_host_emptyCache", None)
     if empty_pinned and devices.is_in_use():
         _try(problems, "pinned memory", empty_pinned)
+    for pool in own_pools():
+        _try(problems, pool.name, pool.free, None)
     _try(problems, "malloc", trim)
     after = Holding(library.resident(), None)
     return Reset("host", before, after, collected, tuple(largest_tensors(None, largest)), tuple(problems))

@@ -106,7 +106,11 @@ static const char *name_of(const struct mt_drive_result *result)
         [MT_DRIVE_RUNS] = "ran",         [MT_DRIVE_RUNS_SHORT] = "coped",
         [MT_DRIVE_RUNS_OUT] = "ran out", [MT_DRIVE_FAILS] = "crashed",
         [MT_DRIVE_UNDECIDED] = "hung",   [MT_DRIVE_RUNS_ON] = "ran on"};
-    return result->report.end == MT_DRIVE_INTERRUPTED ? "interrupted" : names[result->outcome];
+    if (result->report.end == MT_DRIVE_INTERRUPTED)
+        return "interrupted";
+    int is_busy =
+        result->outcome == MT_DRIVE_UNDECIDED && result->is_cuda && result->report.works_on;
+    return is_busy ? "busy" : names[result->outcome];
 }
 
 void mt_advise_note_runs_on(struct mt_advise_answer *answer)

@@ -190,13 +190,16 @@ static int fail(const struct act *act, const struct mt_drive_trial *outcome, str
                        stage->program_path, outcome->last_words);
     if (outcome->hung)
         return mt_fail(error, MT_ECHILD, MT_NO_OFFSET,
-                       "%s showed no sign of progress, so memtally ended it; its last output: %s",
-                       name, outcome->last_words);
+                       "%s showed no sign of progress%s, so memtally ended it; its last output: %s",
+                       name, outcome->works_on ? ", though it computed" : " and computed nothing",
+                       outcome->last_words);
     if (outcome->is_late)
         return mt_fail(error, MT_ECHILD, MT_NO_OFFSET,
-                       "%s was neither ready nor at its end after %.0f s (--timeout), so memtally "
-                       "ended it; its last output: %s",
-                       name, (double)outcome->status.elapsed_ns / 1e9, outcome->last_words);
+                       "%s was neither ready nor at its end after %.0f s (--timeout) and %s, so "
+                       "memtally ended it; its last output: %s",
+                       name, (double)outcome->status.elapsed_ns / 1e9,
+                       outcome->works_on ? "still computed" : "computed next to nothing",
+                       outcome->last_words);
     if (act->settings.n_devices && !outcome->status.is_attached && !outcome->status.signal)
         return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET,
                        "%s did not take the pretended devices; a build with shared libraries of "

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #define GRACE_NS    1000000000u /* that processes have to end after the program */
+#define DEVICES_NS  100000000u
 #define GRACE_MS    20
 #define NEAR_SHARES 20u /* refused at most a twentieth below the cap */
 
@@ -171,11 +172,23 @@ static int is_past(const struct mt_job *job, const struct mt_job_status *status)
     return past;
 }
 
+/* The driver holds a lock of all its users while it tells who uses a device: it is asked ten times
+ * a second at most. */
+static void look_at_devices(struct mt_job *job, uint64_t bytes[MT_JOB_DEVICES])
+{
+    uint64_t now = now_ns(job);
+    if (job->n_devices && now - job->devices_ns >= DEVICES_NS) {
+        mt_job_device_bytes(job, job->device_bytes);
+        job->devices_ns = now;
+    }
+    memcpy(bytes, job->device_bytes, sizeof job->device_bytes);
+}
+
 static void look(struct mt_job *job, struct mt_job_status *status)
 {
     mt_job_find_processes(job);
     status->host_bytes = mt_job_resident(job);
-    mt_job_device_bytes(job, status->device_bytes);
+    look_at_devices(job, status->device_bytes);
     if (status->host_bytes > job->host_peak_bytes)
         job->host_peak_bytes = status->host_bytes;
     for (size_t i = 0; i < job->n_devices; i++)

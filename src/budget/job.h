@@ -22,6 +22,8 @@ struct mt_job {
     void *nvml_devices[MT_JOB_DEVICES]; /* NULL where it cannot be asked */
     struct mt_nvml nvml;
     int has_nvml;
+    uint64_t devices_ns; /* when device_bytes were seen; 0: never */
+    uint64_t device_bytes[MT_JOB_DEVICES];
     struct mt_nvml_process *users; /* of a device, while it is looked at */
     char mark[48];                 /* MEMTALLY_JOB=…, in the environment of its processes */
     pid_t pid;

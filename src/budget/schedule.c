@@ -13,8 +13,8 @@
 #include "base/error.h"
 
 #define GOOD_RATIO    1.10
-#define TRIES         2000u /* of changed orders, while none is good enough */
-#define STEPS_MAX     40000000u
+#define TRIES         20000u /* of changed orders, while none is good enough */
+#define STEPS_MAX     400000000u
 #define SHARES        12u
 #define STEPS_OF_SETS 20000u
 

@@ -326,6 +326,9 @@ static const char *const description[] = {
     "If the process is llama-server, Ollama, vLLM or SGLang, memtally also asks its endpoint on "
     "this "
     "machine for its version, model, context and sequences, for at most a second.",
+    "With --container it shows all processes of a container. memtally asks the socket that "
+    "DOCKER_HOST names and those of Docker and Podman, each for at most a second; a container that "
+    "no socket knows is found by 12 digits of its id or more.",
     "Other users' processes show their sizes only, unless memtally runs as root or with "
     "CAP_SYS_PTRACE. The report says where that was so.",
     NULL,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* memtally guard: a program that is kept below a limit, and what was done to keep it there. */
+#include <ctype.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <memtally/guard.h>
@@ -23,6 +24,7 @@
 
 struct guard_options {
     uint64_t limit_bytes;
+    const char *device_limit;
     uint64_t pid;
     double percent;
     const char *call;
@@ -43,6 +45,13 @@ static const struct cli_option guard_cli_options[] = {
      .argument = "SIZE",
      .offset = AT(limit_bytes),
      .help = "what CMD and all its processes may use of the host's memory together"},
+    {.name = "device-limit",
+     .kind = CLI_TEXT,
+     .argument = "gpu0=SIZE,...",
+     .offset = AT(device_limit),
+     .help =
+         "what CMD may use of NVIDIA's devices, as the driver counts and tells; it is not asked "
+         "for the memory that other programs use"},
     {.name = "pid",
      .letter = 'p',
      .kind = CLI_COUNT,
@@ -143,17 +152,45 @@ static int check_times(const struct guard_options *options, struct mt_guard_opti
     return CLI_EXIT_OK;
 }
 
-static int read_options(const struct cli_call *call, struct mt_guard_options *asked)
+static int read_device_limits(const char *text, struct mt_job_device devices[MT_JOB_DEVICES],
+                              size_t *n)
+{
+    struct budget_needs needs = {.n = 0};
+    struct mt_error error;
+    if (text && budget_parse_needs(text, &needs, &error) < 0) {
+        cli_complain("guard: %s", error.text);
+        return CLI_EXIT_USAGE;
+    }
+    for (size_t i = 0; i < needs.n; i++) {
+        const char *place = needs.items[i].place;
+        if (strncmp(place, "gpu", 3) != 0 || !isdigit((unsigned char)place[3])) {
+            cli_complain("guard: --device-limit takes gpu0=SIZE and so on; the host's is --limit");
+            return CLI_EXIT_USAGE;
+        }
+        devices[*n].index = (unsigned)strtoul(place + 3, NULL, 10);
+        devices[(*n)++].bytes = needs.items[i].bytes;
+    }
+    return CLI_EXIT_OK;
+}
+
+static int read_options(const struct cli_call *call, struct mt_guard_options *asked,
+                        struct mt_job_device devices[MT_JOB_DEVICES])
 {
     const struct guard_options *options = call->options;
+    int code = read_device_limits(options->device_limit, devices, &asked->n_devices);
+    if (code)
+        return code;
+    asked->devices = devices;
     asked->limit_bytes = options->limit_bytes;
     asked->act_ratio = options->percent / 100;
     asked->pid = (int)options->pid;
     asked->argv = call->n_operands ? call->operands : NULL;
     asked->environment = environ;
     asked->signal = signal_of(options->signal);
-    if (!options->limit_bytes)
+    if (!options->limit_bytes && !asked->n_devices)
         cli_complain("guard: say what CMD may use with --limit, as in --limit 2GiB");
+    else if (asked->pid && asked->n_devices)
+        cli_complain("guard: --device-limit is for a program that guard starts");
     else if (!asked->argv == !asked->pid)
         cli_complain("guard: name a program after --, or a process with --pid, and not both");
     else if (asked->signal < 0)
@@ -267,18 +304,40 @@ static const char *const deeds[] = {
     "runs the command of --call", "sends its signal", "asks its server to empty slots",
     "lets it stand still",        "sends SIGTERM",    "kills it"};
 
-static void tell_new(const struct mt_guard *guard, size_t n_before, size_t n_now,
-                     uint64_t limit_bytes)
+/* "" for the host, else " of gpu0". */
+static const char *of_place(const struct mt_guard_act *act, char text[24])
+{
+    *text = '\0';
+    if (act->device != MT_GUARD_HOST)
+        snprintf(text, 24, " of gpu%d", act->device);
+    return text;
+}
+
+static void tell_new(const struct mt_guard *guard, size_t n_before, size_t n_now)
 {
     struct mt_guard_act acts[MT_GUARD_ACTS];
     char used[MT_SIZE_TEXT];
     char limit[MT_SIZE_TEXT];
+    char place[24];
     size_t n = n_now - n_before < MT_GUARD_ACTS ? n_now - n_before : MT_GUARD_ACTS;
     n = mt_guard_acts(guard, acts, n);
     for (size_t i = 0; i < n; i++)
-        cli_complain("guard: the program uses %s of %s; memtally %s",
-                     mt_format_size(acts[i].used_bytes, used), mt_format_size(limit_bytes, limit),
+        cli_complain("guard: the program uses %s of %s%s; memtally %s",
+                     mt_format_size(acts[i].used_bytes, used),
+                     mt_format_size(acts[i].limit_bytes, limit), of_place(&acts[i], place),
                      deeds[acts[i].step]);
+}
+
+static void tell_act(const struct mt_guard_act *act)
+{
+    char line[160];
+    char used[MT_SIZE_TEXT];
+    char least[MT_SIZE_TEXT];
+    char place[24];
+    snprintf(line, sizeof line, "%8.2f s  %-6s  %s%s, then %s", (double)act->elapsed_ns / 1e9,
+             mt_guard_step_name(act->step), mt_format_size(act->used_bytes, used),
+             of_place(act, place), mt_format_size(act->least_bytes, least));
+    cli_complain_lines(line, "  ", 1);
 }
 
 static void tell_end(const struct mt_guard_result *result, uint64_t limit_bytes)
@@ -287,20 +346,17 @@ static void tell_end(const struct mt_guard_result *result, uint64_t limit_bytes)
     char limit[MT_SIZE_TEXT];
     if (!result->n_acts)
         return;
-    cli_complain("guard: the program used %s of %s at most; memtally acted %zu time%s",
-                 mt_format_size(result->peak_bytes, peak), mt_format_size(limit_bytes, limit),
-                 result->n_acts, result->n_acts == 1 ? "" : "s");
+    mt_format_size(result->peak_bytes, peak);
+    if (limit_bytes)
+        cli_complain("guard: the program used %s of %s at most; memtally acted %zu time%s", peak,
+                     mt_format_size(limit_bytes, limit), result->n_acts,
+                     result->n_acts == 1 ? "" : "s");
+    else
+        cli_complain("guard: the program used %s of the host at most; memtally acted %zu time%s",
+                     peak, result->n_acts, result->n_acts == 1 ? "" : "s");
     size_t n = result->n_acts < MT_GUARD_ACTS ? result->n_acts : MT_GUARD_ACTS;
-    for (size_t i = 0; i < n; i++) {
-        const struct mt_guard_act *act = &result->acts[i];
-        char line[160];
-        char used[MT_SIZE_TEXT];
-        char least[MT_SIZE_TEXT];
-        snprintf(line, sizeof line, "%8.2f s  %-6s  %s, then %s", (double)act->elapsed_ns / 1e9,
-                 mt_guard_step_name(act->step), mt_format_size(act->used_bytes, used),
-                 mt_format_size(act->least_bytes, least));
-        cli_complain_lines(line, "  ", 1);
-    }
+    for (size_t i = 0; i < n; i++)
+        tell_act(&result->acts[i]);
 }
 
 /* ---- the run ---- */
@@ -319,6 +375,7 @@ static int run_guard(const struct cli_call *call_line)
 {
     const struct guard_options *options = call_line->options;
     struct mt_guard_options asked = {0};
+    struct mt_job_device devices[MT_JOB_DEVICES];
     struct called called = {.asked = {.lock = PTHREAD_MUTEX_INITIALIZER},
                             .command = options->call,
                             .guarded_pid = (int)options->pid};
@@ -326,7 +383,7 @@ static int run_guard(const struct cli_call *call_line)
     struct mt_guard_status status = {0};
     struct mt_guard_result result;
     struct mt_error error;
-    int code = read_options(call_line, &asked);
+    int code = read_options(call_line, &asked, devices);
     if (code)
         return code;
     asked.call = options->call ? call : NULL;
@@ -345,7 +402,7 @@ static int run_guard(const struct cli_call *call_line)
         size_t n_before = status.n_acts;
         mt_guard_wait(guard, &status);
         if (!options->quiet && status.n_acts > n_before)
-            tell_new(guard, n_before, status.n_acts, asked.limit_bytes);
+            tell_new(guard, n_before, status.n_acts);
         tell_asked(&called.asked, options->quiet);
     } while (status.running);
     cli_forward_to_job(NULL);

@@ -13,6 +13,7 @@
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/profile/contained.h"
+#include "cli/document/told.h"
 #include "cli/profile/result.h"
 #include "cli/profile/signals.h"
 #include "cli/profile/verdict.h"
@@ -51,6 +52,8 @@ struct profile_options {
     int depth;
     int stacks;
     double picture_share;
+    int layers;
+    int operations;
     int format;
     int json;
     const char *container;
@@ -185,6 +188,17 @@ static const struct cli_option options[] = {
         AT(picture_share),
         "how much of the run time pictures of the resident pages may take, which the measured "
         "runs then take longer; 20 ms are always allowed"),
+    {.name = "layers",
+     .kind = CLI_FLAG,
+     .offset = AT(layers),
+     .help =
+         "of an engine on PyTorch, tell what each layer holds and takes, below the table and in "
+         "layers.json and layers.csv of -o DIR"},
+    {.name = "operations",
+     .kind = CLI_FLAG,
+     .offset = AT(operations),
+     .help = "of an engine on PyTorch, tell what each operator takes, likewise in operations.json "
+             "and operations.csv"},
     {.name = "format",
      .kind = CLI_CHOICE,
      .argument = "FORMAT",
@@ -233,6 +247,24 @@ static int settings_of(const struct profile_options *given, const char *model_pa
                : mt_profile_context_tokens(settings, settings->prompt_tokens, &unused, error);
 }
 
+/* They are seen by Python's PyTorch, and have no place in the other formats. */
+static int check_told(const struct profile_options *given, const char *engine,
+                      struct mt_error *error)
+{
+    if (!given->layers && !given->operations)
+        return MT_OK;
+    if (!mt_drive_is_python_engine(engine))
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET,
+                       "--layers and --operations are of engines on PyTorch (transformers, vllm, "
+                       "sglang); %s is none: leave them out",
+                       engine);
+    if ((given->json || given->format != CLI_FORMAT_TABLE) && !given->output)
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET,
+                       "--layers and --operations are files of their own beside the report in this "
+                       "format; say where with -o DIR");
+    return MT_OK;
+}
+
 /* A folder is what Python packages read. */
 static const char *engine_name_for(const struct profile_options *given, const char *model)
 {
@@ -277,6 +309,39 @@ static int keep_report(const struct cli_document *document, const char *folder, 
     return render(document, format, path);
 }
 
+/* As a document of its own beside the report. Of what was not seen there is none. */
+static int keep_told(const char *folder, enum mt_told_kind kind, const char *name,
+                     enum cli_format format)
+{
+    char path[PATH_MAX];
+    struct mt_strbuf out = {0};
+    struct cli_terminal terminal = cli_terminal_of(STDOUT_FILENO);
+    int code = CLI_EXIT_OK;
+    if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path)
+        return CLI_EXIT_USAGE;
+    if (cli_document_told(folder, kind, format, 0, &terminal, &out, NULL) == MT_OK)
+        code = cli_write_output(&out, path);
+    mt_strbuf_finish(&out);
+    return code;
+}
+
+static int tell(const struct profile_options *given, const char *folder, enum mt_told_kind kind)
+{
+    int is_layers = kind == MT_TOLD_LAYERS;
+    int is_table = !given->json && given->format == CLI_FORMAT_TABLE;
+    int code = CLI_EXIT_OK;
+    if (!(is_layers ? given->layers : given->operations))
+        return code;
+    if (is_table)
+        cli_print_told("profile", folder, kind, stdout);
+    if (given->output)
+        code =
+            keep_told(folder, kind, is_layers ? "layers.json" : "operations.json", CLI_FORMAT_JSON);
+    if (given->output && code == CLI_EXIT_OK)
+        code = keep_told(folder, kind, is_layers ? "layers.csv" : "operations.csv", CLI_FORMAT_CSV);
+    return code;
+}
+
 /* What the command has while it runs, all zero at first. */
 struct work {
     struct mt_profile_engine engine;
@@ -319,7 +384,9 @@ static int report(struct work *work, const struct profile_options *given, const 
     if (code == CLI_EXIT_OK && given->container)
         code = profile_contained_keep(&work->contained, &result.loaded.document);
     profile_result_finish(&result);
-    return code;
+    if (code == CLI_EXIT_OK)
+        code = tell(given, folder, MT_TOLD_LAYERS);
+    return code == CLI_EXIT_OK ? tell(given, folder, MT_TOLD_OPERATIONS) : code;
 }
 
 /* llama.cpp's programs know their build, but a build out of a source archive does not know its
@@ -382,6 +449,8 @@ static int run_session(struct work *work, const struct profile_options *given, c
         .stacks = (enum mt_stacks)given->stacks,
         .picture_share = share > 0 ? share : 1e-9, /* 0 would ask for the default */
         .python_site = *site ? site : NULL,
+        .tells_layers = given->layers,
+        .tells_operations = given->operations,
         .keep = given->output != NULL,
         .poll = poll_devices,
         .poll_context = devices,
@@ -431,23 +500,17 @@ static int profile_in_folder(const struct mt_profile_settings *settings,
     return code;
 }
 
-/* A model of this machine, and an engine for it. */
-static int find_here(const struct cli_call *call, struct work *work, struct mt_error *error)
-{
-    const struct profile_options *given = call->options;
-    const char *model = call->operands[0];
-    const char *engine = engine_name_for(given, model);
-    int code = mt_drive_is_python_engine(engine)
-                   ? mt_profile_model_folder(model, engine, work->model_path, error)
-                   : mt_profile_model_file(model, work->model_path, error);
-    return code == MT_OK ? find_engine(given, engine, &work->engine, error) : code;
-}
-
 static int profile_found(const struct profile_options *given, struct work *work)
 {
     struct mt_profile_settings settings;
     struct mt_error error = {0};
-    int code = settings_of(given, work->model_path, &settings, &error);
+    const char *engine = work->engine.driver ? work->engine.driver->name
+                                             : engine_name_for(given, work->model_path);
+    int code = check_told(given, engine, &error);
+    if (code == MT_OK)
+        code = settings_of(given, work->model_path, &settings, &error);
+    if (code == MT_OK && !work->engine.driver)
+        code = find_engine(given, engine, &work->engine, &error);
     if (code == MT_OK)
         code = work->engine.driver->check(&settings, &error);
     return code == MT_OK ? profile_in_folder(&settings, given, work) : cli_fail(&error);
@@ -456,7 +519,11 @@ static int profile_found(const struct profile_options *given, struct work *work)
 static int profile_here(const struct cli_call *call, struct work *work)
 {
     struct mt_error error = {0};
-    int code = find_here(call, work, &error);
+    const char *model = call->operands[0];
+    const char *engine = engine_name_for(call->options, model);
+    int code = mt_drive_is_python_engine(engine)
+                   ? mt_profile_model_folder(model, engine, work->model_path, &error)
+                   : mt_profile_model_file(model, work->model_path, &error);
     return code == MT_OK ? profile_found(call->options, work) : cli_fail(&error);
 }
 
@@ -480,13 +547,13 @@ static int profile(const struct cli_call *call, struct work *work)
     struct mt_error error = {0};
     if (!call->operands[0] == !given->container) {
         cli_complain(given->container ? "profile: give either MODEL or --container, not both"
-                                      : "profile: give a MODEL, or --container NAME");
+                                      : "profile: give a MODEL, or --container NAME; see "
+                                        "'memtally help profile'");
         return CLI_EXIT_USAGE;
     }
     if (mt_http_start(&error) != MT_OK)
         return cli_fail(&error);
-    int code =
-        given->container ? profile_container(given, work) : profile_here(call, work);
+    int code = given->container ? profile_container(given, work) : profile_here(call, work);
     mt_http_stop();
     return code;
 }
@@ -515,6 +582,10 @@ static const char *const description[] = {
     "transformers computes on the first device that it finds, else on the CPU; vllm and sglang "
     "need devices. With --on the engine takes memory as on such a device and computes nothing: "
     "times and generated text then mean nothing.",
+    "With --container memtally finds engine and model by the container's processes and starts the "
+    "engine once more in it, beside its own, which so far must be llama-server. What memtally "
+    "copies into the container it removes, whatever way the profile ends. The figures are also "
+    "kept in results/memory-profiles/NAME_YYYYMMDD_HHMMSS.json.",
     "llama-bench makes up its own prompt and context and generates one sequence; it takes no "
     "--prompt, --context or --batch-size.",
     NULL,
@@ -530,6 +601,8 @@ static const struct cli_example examples[] = {
      "What a container serves, measured in it; the result is kept in results/memory-profiles."},
     {"memtally profile MODEL_DIR --engine transformers --on H100-80GB",
      "A model in transformers on a device that this machine does not have."},
+    {"memtally profile MODEL_DIR --layers -o profile/",
+     "Which layers of it hold and take how much."},
     {0},
 };
 

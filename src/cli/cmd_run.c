@@ -245,24 +245,6 @@ static void print_breakdown(const struct session *session)
     cli_unload(&loaded);
 }
 
-#define TOLD_SHOWN 30
-
-/* A program may have no model, and end before any operator ran. */
-static void print_told(const struct session *session, enum mt_told_kind kind)
-{
-    struct mt_strbuf out = {0};
-    struct mt_error error = {.offset = MT_NO_OFFSET};
-    struct cli_terminal terminal = cli_terminal_of(STDERR_FILENO);
-    mt_strbuf_puts(&out, "\n");
-    if (cli_document_told(session->folder, kind, CLI_FORMAT_TABLE, TOLD_SHOWN, &terminal, &out,
-                          &error) == 0)
-        fputs(mt_strbuf_text(&out), stderr);
-    else
-        cli_complain("run: %s were not seen: PyTorch was not used, or not by Python",
-                     kind == MT_TOLD_LAYERS ? "layers of models" : "operators of PyTorch");
-    mt_strbuf_finish(&out);
-}
-
 static int finish(struct session *session, struct mt_run *run)
 {
     struct mt_run_result result = {.exit_code = CLI_EXIT_FAILED};
@@ -274,9 +256,9 @@ static int finish(struct session *session, struct mt_run *run)
     if (!session->options->quiet)
         print_breakdown(session);
     if (!session->options->quiet && session->options->layers)
-        print_told(session, MT_TOLD_LAYERS);
+        cli_print_told("run", session->folder, MT_TOLD_LAYERS, stderr);
     if (!session->options->quiet && session->options->operations)
-        print_told(session, MT_TOLD_OPERATIONS);
+        cli_print_told("run", session->folder, MT_TOLD_OPERATIONS, stderr);
     return result.exit_code;
 }
 

@@ -144,8 +144,7 @@ static int is_sound(const struct header *header, size_t *size)
 {
     size_t checksum;
     return read_octal(header->checksum, sizeof header->checksum, &checksum) &&
-           checksum == checksum_of(header) &&
-           read_octal(header->size, sizeof header->size, size);
+           checksum == checksum_of(header) && read_octal(header->size, sizeof header->size, size);
 }
 
 /* The name of a file right in the archive's folder, "recording/7-0.mtz"; NULL for any other. */
@@ -154,8 +153,8 @@ static const char *plain_name(const struct header *header, char name[sizeof head
     memcpy(name, header->name, sizeof header->name);
     name[sizeof header->name] = '\0';
     char *slash = strchr(name, '/');
-    if ((header->type != '0' && header->type != '\0') || !slash || strchr(slash + 1, '/') ||
-        slash[1] == '.' || slash[1] == '\0')
+    if ((header->type != '0' && header->type != '\0') || *name == '/' || *name == '.' || !slash ||
+        strchr(slash + 1, '/') || slash[1] == '.' || slash[1] == '\0')
         return NULL;
     return slash + 1;
 }

@@ -33,6 +33,7 @@ struct mt_container {
     int pid;                        /* of its first process, as this machine counts */
     uint64_t limit_bytes;           /* of its memory; MT_UNKNOWN: none, or not said */
     int is_read_only;               /* its root folder */
+    int has_host_network;           /* and none of its own */
     char **variables;               /* names of its environment */
     size_t n_variables;
     char **mounts; /* folders in it that are mounted from elsewhere */
@@ -52,6 +53,12 @@ void mt_container_close(struct mt_container *container);
 /* Fills in the processes of the container, in the order of their starts, at most `size` of them.
  * Returns their number. */
 size_t mt_container_processes(const struct mt_container *container, int *pids, size_t size);
+
+/* Whether a second engine like process `pid` of the container finds room beside it, as far as
+ * memory goes that two of them do not share: anonymous memory is held against what the machine has
+ * available and what the container may have. Errors: MT_ELIMIT, which says what lacks. What cannot
+ * be read is taken to suffice. */
+int mt_container_check_room(const struct mt_container *container, int pid, struct mt_error *error);
 
 /* Finds the id and the engine in the name of a control group, a line of /proc/PID/cgroup. Returns 1
  * or 0. For tests. */

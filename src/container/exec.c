@@ -53,7 +53,8 @@ static int take_id(struct mt_container_exec *exec, const struct mt_http_response
         return mt_container_complain(response, "starting a program in the container", error);
     json_t *answer = json_loadb(response->body, response->length, 0, NULL);
     const char *id = json_string_value(json_object_get(answer, "Id"));
-    int is_fine = id && strlen(id) < sizeof exec->id && strspn(id, "0123456789abcdef") == strlen(id);
+    int is_fine =
+        id && strlen(id) < sizeof exec->id && strspn(id, "0123456789abcdef") == strlen(id);
     if (is_fine)
         snprintf(exec->id, sizeof exec->id, "%s", id);
     json_decref(answer);
@@ -111,7 +112,8 @@ static int send_all(int fd, const char *bytes, size_t n)
     return 1;
 }
 
-/* Waits for bytes until `until_ns`. Returns how many there are, 0 at the end, -1 where none came. */
+/* Waits for bytes until `until_ns`. Returns how many there are, 0 at the end, -1 where none came.
+ */
 static ssize_t receive(int fd, uint64_t until_ns, char *bytes, size_t n)
 {
     for (;;) {
@@ -219,8 +221,8 @@ static int divide(struct mt_container_exec *exec, const char *bytes, size_t n,
             if (exec->n_frame < FRAME)
                 continue;
             exec->n_frame = 0;
-            exec->left = (size_t)frame[4] << 24 | (size_t)frame[5] << 16 | (size_t)frame[6] << 8 |
-                         frame[7];
+            exec->left =
+                (size_t)frame[4] << 24 | (size_t)frame[5] << 16 | (size_t)frame[6] << 8 | frame[7];
             if (frame[0] > 2)
                 return 0;
             continue;

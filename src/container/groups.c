@@ -20,8 +20,12 @@ static const struct {
     const char *prefix;
     const char *engine;
 } prefixes[] = {
-    {"docker-", "Docker"},  {"libpod-", "Podman"},  {"cri-containerd-", "containerd"},
-    {"crio-", "CRI-O"},     {"/docker/", "Docker"}, {"nerdctl-", "containerd"},
+    {"docker-", "Docker"},
+    {"libpod-", "Podman"},
+    {"cri-containerd-", "containerd"},
+    {"crio-", "CRI-O"},
+    {"/docker/", "Docker"},
+    {"nerdctl-", "containerd"},
     {"cri-containerd:", "containerd"},
 };
 
@@ -34,8 +38,7 @@ static const char *engine_before(const char *line, const char *id)
 {
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
         size_t length = strlen(prefixes[i].prefix);
-        if ((size_t)(id - line) >= length &&
-            memcmp(id - length, prefixes[i].prefix, length) == 0)
+        if ((size_t)(id - line) >= length && memcmp(id - length, prefixes[i].prefix, length) == 0)
             return prefixes[i].engine;
     }
     return id > line && id[-1] == '/' ? "containerd" : NULL;

@@ -119,11 +119,13 @@ int mt_container_read(struct mt_container *container, const json_t *said, struct
     const char *name = json_string_value(json_object_get(said, "Name"));
     json_int_t limit = json_integer_value(at(said, "HostConfig", "Memory"));
     mt_container_copy_text(container->name, sizeof container->name,
-              name && *name == '/' ? name + 1 : name);
+                           name && *name == '/' ? name + 1 : name);
     take_text(container->image, sizeof container->image, at(said, "Config", "Image"));
     take_text(container->folder, sizeof container->folder, at(said, "Config", "WorkingDir"));
     container->limit_bytes = limit > 0 ? (uint64_t)limit : MT_UNKNOWN;
     container->is_read_only = json_is_true(at(said, "HostConfig", "ReadonlyRootfs"));
+    const char *network = json_string_value(at(said, "HostConfig", "NetworkMode"));
+    container->has_host_network = network && strcmp(network, "host") == 0;
     result = take_variables(container, at(said, "Config", "Env"));
     if (result == MT_OK)
         result = take_mounts(container, json_object_get(said, "Mounts"));

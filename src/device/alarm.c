@@ -309,21 +309,35 @@ static void drop(struct mt_alarm *alarm, size_t at)
             (alarm->n_sources - at) * sizeof *alarm->sources);
 }
 
-int mt_alarm_wait(struct mt_alarm *alarm, uint64_t timeout_ns, struct mt_alarm_counts *counts,
-                  struct mt_error *error)
+/* Returns how many happened, among them that `fd` can be read; -1 is none. */
+static int wait_for(struct mt_alarm *alarm, int fd, uint64_t timeout_ns)
 {
-    struct pollfd polled[SOURCES];
-    if (alarm->n_sources == 0)
-        return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET, "nothing is left to wait for");
-    for (size_t i = 0; i < alarm->n_sources; i++) {
+    struct pollfd polled[SOURCES + 1];
+    size_t n = alarm->n_sources;
+    for (size_t i = 0; i < n; i++) {
         int is_counter = alarm->sources[i].how == MARK || alarm->sources[i].how == OUT_OF_MEMORY;
         polled[i] = (struct pollfd){alarm->sources[i].fd, is_counter ? POLLIN : POLLPRI, 0};
     }
-    int ready = alarm->os.wait(alarm->os.context, polled, alarm->n_sources, timeout_ns);
-    for (size_t i = alarm->n_sources; ready > 0 && i > 0; i--)
+    polled[n] = (struct pollfd){fd, POLLIN, 0};
+    int ready = alarm->os.wait(alarm->os.context, polled, n + (fd >= 0), timeout_ns);
+    for (size_t i = n; ready > 0 && i > 0; i--)
         if (polled[i - 1].revents && take(alarm, &alarm->sources[i - 1], polled[i - 1].revents) < 0)
             drop(alarm, i - 1);
+    return ready;
+}
+
+int mt_alarm_wait(struct mt_alarm *alarm, uint64_t timeout_ns, struct mt_alarm_counts *counts,
+                  struct mt_error *error)
+{
+    if (alarm->n_sources == 0)
+        return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET, "nothing is left to wait for");
+    int ready = wait_for(alarm, -1, timeout_ns);
     if (counts)
         *counts = alarm->counts;
     return ready == 0 ? mt_fail(error, MT_ETIMEOUT, MT_NO_OFFSET, "memory is not short") : 0;
+}
+
+int mt_alarm_wait_beside(struct mt_alarm *alarm, int fd, uint64_t timeout_ns)
+{
+    return wait_for(alarm, fd, timeout_ns) == 0 ? MT_ETIMEOUT : 0;
 }

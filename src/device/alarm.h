@@ -29,4 +29,8 @@ int mt_alarm_open_with(const struct mt_alarm_os *os, int pid,
                        const struct mt_alarm_options *options, struct mt_alarm **alarm,
                        struct mt_error *error);
 
+/* As mt_alarm_wait(), and comes back too once `fd` can be read. Returns 0, or MT_ETIMEOUT where
+ * nothing happened. */
+int mt_alarm_wait_beside(struct mt_alarm *alarm, int fd, uint64_t timeout_ns);
+
 #endif

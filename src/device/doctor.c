@@ -4,6 +4,7 @@
 #include "device/doctor.h"
 
 #include "base/error.h"
+#include "device/cards.h"
 #include "device/span.h"
 
 #include <errno.h>
@@ -351,62 +352,18 @@ static void check_nvidia(const struct look *look, struct mt_check *check)
     }
 }
 
-/* Cards seen under /sys/class/drm, as "amdgpu (card0), i915 (card1)". */
-struct cards {
-    const struct look *look;
-    char text[192];
-    size_t length;
-    int has_unseen;
-};
-
-/* Whether it drives devices of AMD or Intel, whose memory the recorder does not see. */
-static int is_unseen(const char *driver)
-{
-    static const char *const drivers[] = {"amdgpu", "radeon", "i915", "xe"};
-    for (size_t i = 0; i < sizeof drivers / sizeof *drivers; i++)
-        if (strcmp(driver, drivers[i]) == 0)
-            return 1;
-    return 0;
-}
-
-static int add_card(void *context, const char *name)
-{
-    struct cards *cards = context;
-    char path[128];
-    char target[PATH_MAX];
-    if (strncmp(name, "card", 4) != 0 || !name[4] ||
-        strspn(name + 4, "0123456789") + 4 < strlen(name))
-        return 0;
-    int used = snprintf(path, sizeof path, "/sys/class/drm/%s/device/driver", name);
-    if (used < 0 || (size_t)used >= sizeof path)
-        return 0;
-    const struct mt_host_os *host = &cards->look->os->host;
-    long n = host->read_link(host->context, path, target, sizeof target - 1);
-    target[n > 0 ? n : 0] = '\0';
-    const char *slash = strrchr(target, '/');
-    const char *driver = slash ? slash + 1 : "unknown driver";
-    used = snprintf(cards->text + cards->length, sizeof cards->text - cards->length, "%s%.40s (%s)",
-                    cards->length ? ", " : "", driver, name);
-    if (used > 0 && cards->length + (size_t)used < sizeof cards->text)
-        cards->length += (size_t)used;
-    cards->text[cards->length] = '\0';
-    cards->has_unseen |= is_unseen(driver);
-    return 0;
-}
-
 static void check_drm(const struct look *look, struct mt_check *check)
 {
-    struct cards cards = {.look = look};
-    const struct mt_host_os *host = &look->os->host;
-    int status = host->list(host->context, "/sys/class/drm", add_card, &cards);
-    if (status == 0 && cards.has_unseen) {
+    struct mt_cards cards;
+    int status = mt_cards_read(&look->os->host, &cards);
+    if (status == 0 && *cards.unseen) {
         found(check, MT_CHECK_LIMITED, "%s; memory of AMD's and Intel's devices is not recorded",
-              cards.text);
+              cards.all);
         advise(check, "nothing to do: a report shows the host's memory and that of CUDA's devices");
         return;
     }
-    if (status == 0 && cards.length > 0) {
-        found(check, MT_CHECK_OK, "%s", cards.text);
+    if (status == 0 && *cards.all) {
+        found(check, MT_CHECK_OK, "%s", cards.all);
         return;
     }
     found(check, MT_CHECK_MISSING, "no graphics device of AMD or Intel");

@@ -126,8 +126,7 @@ static int wait_for_begin(struct mt_contained *contained, struct mt_error *error
 {
     uint64_t until_ns = mt_monotonic_ns() + START_NS;
     int more = 1;
-    while (more > 0 && !contained->began_ns && !*contained->failure &&
-           mt_monotonic_ns() < until_ns)
+    while (more > 0 && !contained->began_ns && !*contained->failure && mt_monotonic_ns() < until_ns)
         more = listen_to(contained, 50, error);
     if (more < 0 || contained->began_ns)
         return more < 0 ? more : MT_OK;
@@ -143,8 +142,8 @@ static int start(void *context, const struct mt_run_options *options, struct mt_
     struct mt_contained *contained = context;
     char inside[96];
     char numbers[3][32];
-    const char *words[80] = {inside, "run", contained->folder, contained->word, numbers[0], numbers[1],
-                       numbers[2]};
+    const char *words[80] = {inside,     "run",      contained->folder, contained->word,
+                             numbers[0], numbers[1], numbers[2]};
     size_t n = 7;
     for (char *const *word = options->argv; *word; word++) {
         if (n == sizeof words / sizeof *words - 1)
@@ -158,8 +157,7 @@ static int start(void *context, const struct mt_run_options *options, struct mt_
     snprintf(contained->recording, sizeof contained->recording, "%s", options->directory);
     contained->outputs[0] = options->stdout_fd;
     contained->outputs[1] = options->stderr_fd;
-    int code =
-        mt_container_exec_start(contained->container, words, NULL, &contained->run, error);
+    int code = mt_container_exec_start(contained->container, words, NULL, &contained->run, error);
     if (code == MT_OK)
         code = wait_for_begin(contained, error);
     if (code != MT_OK)
@@ -244,28 +242,28 @@ static int is_our_network(const struct mt_container *container)
 
 /* A thread may be in another network than the rest of its process, and so are those that it
  * starts. */
-static int enter_network(const struct mt_container *container)
+static void enter_network(const struct mt_container *container)
 {
     char path[64];
     name_network(path, sizeof path, container);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    int failed = fd < 0 || setns(fd, CLONE_NEWNET) < 0;
-    if (fd >= 0)
-        close(fd);
-    return !failed;
+    if (fd < 0)
+        return;
+    setns(fd, CLONE_NEWNET); /* where that fails the engine does not answer, which is said */
+    close(fd);
 }
 
 static void enter(void *context)
 {
     const struct mt_contained *contained = context;
-    if (!is_our_network(contained->container))
+    if (geteuid() == 0 && !is_our_network(contained->container))
         enter_network(contained->container);
 }
 
-/* Whether the engine can be asked there: tried by a child, which ends. */
+/* Which network it has, other users may not see. */
 static int check_network(const struct mt_container *container, struct mt_error *error)
 {
-    if (is_our_network(container) || geteuid() == 0)
+    if (container->has_host_network || geteuid() == 0 || is_our_network(container))
         return MT_OK;
     return mt_fail(error, MT_EPERM, MT_NO_OFFSET,
                    "the container has a network of its own, which only root can enter; be root, or "
@@ -351,8 +349,8 @@ int mt_contained_open(const struct mt_container *container, const struct mt_cont
         return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
     }
     made->container = container;
-    made->runner = (struct mt_profile_runner){made,        start,   began_ns, poll_run, send_signal,
-                                              finish,      abandon, enter,    1};
+    made->runner = (struct mt_profile_runner){made,   start,   began_ns, poll_run, send_signal,
+                                              finish, abandon, enter,    1};
     read_modified(container, modified);
     code = copy_in(made, files, error);
     if (code == MT_OK)

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/strbuf.h"
 #include "drive/dialect.h"
+#include "drive/engines.h"
 
 #define PROCESSES_MAX 512
 #define WORDS_MAX     256
@@ -61,7 +62,8 @@ static void read_words(struct candidate *candidate)
 static int is_spelled(const struct mt_drive_spelling *flag, const char *word, size_t length)
 {
     for (size_t i = 0; i < MT_DRIVE_SPELLINGS; i++)
-        if (strlen(flag->names[i]) == length && length && strncmp(flag->names[i], word, length) == 0)
+        if (strlen(flag->names[i]) == length && length &&
+            strncmp(flag->names[i], word, length) == 0)
             return 1;
     return 0;
 }
@@ -180,6 +182,7 @@ static int take(const struct candidate *candidate, const struct mt_container *co
                 struct mt_contained_engine *found, struct mt_error *error)
 {
     take_engine(candidate, &found->engine);
+    found->pid = candidate->pid;
     if (find_model(candidate, found->model_path))
         return MT_OK;
     return mt_fail(error, MT_ENOTFOUND, MT_NO_OFFSET,
@@ -192,16 +195,16 @@ int mt_contained_engine_find(const char *proc, const struct mt_container *contai
                              struct mt_contained_engine *found, struct mt_error *error)
 {
     struct candidate *candidate = calloc(1, sizeof *candidate);
-    size_t n =
-        candidate ? mt_container_processes(container, candidate->pids, PROCESSES_MAX) : 0;
+    size_t n = candidate ? mt_container_processes(container, candidate->pids, PROCESSES_MAX) : 0;
     const char *other = NULL;
+    char line[MT_DRIVE_ENGINE_TEXT];
     int code = candidate ? MT_EUNSUPPORTED : MT_ENOMEM;
     for (size_t i = 0; i < n && code == MT_EUNSUPPORTED; i++) {
         candidate->proc = proc;
         candidate->pid = candidate->pids[i];
         if (!is_server(candidate))
             continue;
-        if (strcmp(candidate->engine, "llama.cpp") == 0)
+        if (*mt_drive_engine_text(candidate->engine, "profile.server", line))
             code = take(candidate, container, found, error);
         else
             other = candidate->engine;

@@ -9,6 +9,7 @@
 struct mt_contained_engine {
     struct mt_profile_engine engine; /* paths are those in the container */
     char model_path[PATH_MAX];       /* likewise */
+    int pid;                         /* of the one that runs */
 };
 
 /* Looks at the container's processes: their programs, command lines, mapped files and, of their

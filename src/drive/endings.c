@@ -171,8 +171,8 @@ void mt_drive_settle(struct mt_drive_result *result)
         result->outcome = MT_DRIVE_RUNS_ON;
 }
 
-/* A training goes on and takes nothing more; on ggml nothing is computed, and what takes so long is
- * stuck. */
+/* On ggml nothing is computed, and what takes so long is stuck. On CUDA the processors say whether
+ * the program still works, on the host, at what it has begun. */
 static void explain_no_end(struct mt_drive_result *result)
 {
     if (result->report.end == MT_DRIVE_INTERRUPTED) {
@@ -181,14 +181,19 @@ static void explain_no_end(struct mt_drive_result *result)
                  (double)result->status.elapsed_ns / 1e9);
         return;
     }
-    snprintf(result->why, sizeof result->why,
-             result->is_cuda
-                 ? "memtally ended the program while it ran: after %.0f s it was neither ready nor "
-                   "at its end, the last %.0f s without new memory; what it took until then is "
-                   "below, and --timeout gives it longer"
-                 : "the program itself hangs: neither ready nor at its end after %.0f s, the last "
-                   "%.0f s without a sign of work",
-             (double)result->status.elapsed_ns / 1e9, (double)result->status.quiet_ns / 1e9);
+    snprintf(
+        result->why, sizeof result->why,
+        !result->is_cuda
+            ? "the program itself hangs: neither ready nor at its end after %.0f s, the last "
+              "%.0f s without a sign of work"
+        : result->report.works_on
+            ? "memtally ended the program while it computed: after %.0f s it was neither ready "
+              "nor at its end, the last %.0f s without new memory; what it took until then is "
+              "below, and --timeout gives it longer"
+            : "the program hangs: after %.0f s it is neither ready nor at its end, and the last "
+              "%.0f s it took no new memory and computed next to nothing; it waits for "
+              "something that does not come",
+        (double)result->status.elapsed_ns / 1e9, (double)result->status.quiet_ns / 1e9);
 }
 
 void mt_drive_explain_end(struct mt_drive_result *result)

@@ -50,8 +50,7 @@ static void signal_here(void *context, int signal)
 }
 
 static int finish_here(void *context, void (*progress)(void *context, double share),
-                       void *progress_context, struct mt_run_result *result,
-                       struct mt_error *error)
+                       void *progress_context, struct mt_run_result *result, struct mt_error *error)
 {
     struct mt_run **run = context;
     struct mt_run *ended = *run;
@@ -113,8 +112,7 @@ static void pass_signal(struct watch *watch)
     if (signal == 0)
         return;
     signals->caught = 0;
-    if (!watch->outcome->interrupted &&
-        (!signals->from_terminal || watch->runner->is_elsewhere))
+    if (!watch->outcome->interrupted && (!signals->from_terminal || watch->runner->is_elsewhere))
         watch->runner->signal(watch->runner->context, signal);
     watch->next_ns = mt_monotonic_ns() + (watch->outcome->interrupted ? 0 : END_GRACE_NS);
     watch->next_signal = SIGKILL;
@@ -258,9 +256,9 @@ static int finish_run(struct watch *watch, int keep, struct mt_error *error)
         runner->abandon(runner->context);
         return MT_OK;
     }
-    int code = runner->finish(runner->context, show_packing,
-                              (void *)(uintptr_t)watch->options->listener,
-                              &watch->outcome->result, error);
+    int code =
+        runner->finish(runner->context, show_packing, (void *)(uintptr_t)watch->options->listener,
+                       &watch->outcome->result, error);
     watch->outcome->recorded = code == MT_OK;
     return code;
 }
@@ -284,6 +282,8 @@ static int start_run(struct watch *watch, const struct mt_profile_session_option
     struct mt_run_options run_options = {.directory = options->directory,
                                          .recorder_path = options->recorder_path,
                                          .python_site = options->python_site,
+                                         .tells_layers = options->tells_layers,
+                                         .tells_operations = options->tells_operations,
                                          .depth = options->depth,
                                          .stacks = options->stacks,
                                          .picture_share = options->picture_share,
@@ -321,9 +321,8 @@ int mt_profile_session_run(struct mt_profile_job *job,
                            struct mt_profile_outcome *outcome, struct mt_error *error)
 {
     struct mt_run *run = NULL;
-    const struct mt_profile_runner here = {&run,        start_here,  began_here,   poll_here,
-                                           signal_here, finish_here, abandon_here, NULL,
-                                           0};
+    const struct mt_profile_runner here = {
+        &run, start_here, began_here, poll_here, signal_here, finish_here, abandon_here, NULL, 0};
     struct watch watch = {.job = job,
                           .runner = options->runner ? options->runner : &here,
                           .outcome = outcome,

@@ -20,14 +20,16 @@ struct mt_profile_signals {
 };
 
 struct mt_profile_session_options {
-    const char *directory;     /* of the recording and of engine.log */
-    char *const *environment;  /* of the engine; ends with NULL */
-    const char *recorder_path; /* NULL: watch from outside only */
+    const char *directory;                  /* of the recording and of engine.log */
+    char *const *environment;               /* of the engine; ends with NULL */
+    const char *recorder_path;              /* NULL: watch from outside only */
     const struct mt_profile_runner *runner; /* NULL: this machine */
     enum mt_depth depth;
     enum mt_stacks stacks;
-    double picture_share;        /* as in struct mt_run_options */
-    const char *python_site;     /* likewise */
+    double picture_share;    /* as in struct mt_run_options */
+    const char *python_site; /* likewise */
+    int tells_layers;        /* likewise */
+    int tells_operations;
     void (*poll)(void *context); /* called now and then while the engine runs, or NULL */
     void *poll_context;
     int keep; /* the recording is of use even where the profile fails */

@@ -13,6 +13,8 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/ticks.h"
+#include "settled.h"
 
 #define LOOK_NS ((uint64_t)3 * 1000 * 1000)
 
@@ -104,6 +106,7 @@ static int watch(const struct mt_drive_start *run, struct mt_rehearsal *rehearsa
 {
     uint64_t seen = 0;
     uint64_t seen_ns = 0;
+    struct mt_drive_work work = {0};
     for (;;) {
         int result = mt_rehearsal_wait(rehearsal, LOOK_NS, &outcome->status, error);
         mt_drive_log_read(&outcome->log);
@@ -120,14 +123,16 @@ static int watch(const struct mt_drive_start *run, struct mt_rehearsal *rehearsa
         if (signs != seen)
             seen_ns = outcome->status.elapsed_ns;
         seen = signs;
-        if (outcome->status.elapsed_ns - seen_ns > run->patience_ns) {
-            outcome->hung = 1;
+        uint64_t now_ns = mt_monotonic_ns();
+        outcome->hung = outcome->status.elapsed_ns - seen_ns > run->patience_ns;
+        outcome->is_late =
+            !outcome->hung && run->limit_ns && outcome->status.elapsed_ns > run->limit_ns;
+        if (outcome->hung || outcome->is_late) {
+            outcome->works_on =
+                mt_drive_work_goes_on(&work, now_ns, mt_drive_cpu_ns("/proc", getpid()));
             return 0;
         }
-        if (run->limit_ns && outcome->status.elapsed_ns > run->limit_ns) {
-            outcome->is_late = 1;
-            return 0;
-        }
+        mt_drive_work_look(&work, now_ns, getpid());
     }
 }
 

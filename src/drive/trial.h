@@ -49,6 +49,7 @@ struct mt_drive_trial {
     char last_words[MT_DRIVE_TAIL_BYTES];
     int hung;                       /* it showed no sign of itself, and was ended */
     int is_late;                    /* its time was over, and it was ended */
+    int works_on;                   /* in either case: it computed all the same */
     struct mt_rehearsal *rehearsal; /* stopped, where its events were to be kept */
     struct mt_drive_report report;
 };

@@ -7,16 +7,20 @@
  * waits somewhat below its limit, and has the rest with the signal, and more to end in. */
 #include <errno.h>
 #include <inttypes.h>
+#include <memtally/monitor.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "budget/job.h"
+#include "device/alarm.h"
 #include "device/level.h"
 #include "guard/ladder.h"
 
@@ -29,6 +33,7 @@
 #define MORE_SHARES    8u
 #define MORE_LEAST     ((uint64_t)16 << 20)
 #define MOST_WAIT_MS   100u
+#define MOST_TOLD_MS   1000u /* where the kernel tells that steps begin */
 #define LEAST_WAIT_MS  2u
 #define BYTES_PER_MS   ((uint64_t)2 << 20) /* that one processor takes at most */
 #define KILLED_NS      1000000000u
@@ -45,9 +50,17 @@ struct question {
 struct mt_guard {
     struct mt_guard_options options;
     struct mt_ladder ladder;
-    struct mt_job *job; /* NULL for a pid */
+    struct mt_job_device devices[MT_JOB_DEVICES];
+    struct mt_ladder device_ladders[MT_JOB_DEVICES];
+    uint64_t device_bytes[MT_JOB_DEVICES]; /* that are used; MT_UNKNOWN: nobody says */
+    struct mt_job *job;                    /* NULL for a pid */
     struct mt_group_os os;
-    struct mt_level level;   /* of the job's group */
+    struct mt_level level;  /* of the job's group */
+    struct mt_alarm *alarm; /* NULL: the kernel tells nothing */
+    int is_told_near;
+    int end_fd; /* can be read once the program has ended; -1: unknown */
+    size_t n_looks;
+    size_t n_alarms;
     struct mt_process found; /* that has the pid */
     struct mt_process_list tree;
     struct question *question; /* the last one, which may be under way; NULL: none */
@@ -143,8 +156,12 @@ static int check(const struct mt_guard_options *options, struct mt_error *error)
     if (!options->argv == !options->pid)
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
                        "guard a program that is started or one that runs");
-    if (!options->limit_bytes || options->limit_bytes >= NO_LIMIT_BYTES)
+    if ((!options->limit_bytes && !options->n_devices) || options->limit_bytes >= NO_LIMIT_BYTES)
         return mt_fail(error, MT_EARG, MT_NO_OFFSET, "a guard needs a limit, below 1 PiB");
+    if (options->n_devices > MT_JOB_DEVICES || (options->n_devices && options->pid))
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET,
+                       "limits of devices, %d at most, are for a program that is started",
+                       MT_JOB_DEVICES);
     if (!(options->act_ratio >= 0 && options->act_ratio <= 1))
         return mt_fail(error, MT_EARG, MT_NO_OFFSET, "steps begin between 0 and 1 of the limit");
     return 0;
@@ -155,16 +172,15 @@ static uint64_t else_ns(uint64_t given, uint64_t otherwise)
     return given ? given : otherwise;
 }
 
-static void set_ladder(struct mt_guard *guard)
+static void set_ladder(const struct mt_guard_options *options, uint64_t limit_bytes,
+                       struct mt_ladder *ladder)
 {
-    const struct mt_guard_options *options = &guard->options;
-    struct mt_ladder *ladder = &guard->ladder;
     double ratio = options->act_ratio > 0 ? options->act_ratio : ACT_RATIO;
-    uint64_t below = options->limit_bytes / CALM_SHARES;
-    ladder->limit_bytes = options->limit_bytes;
-    ladder->act_bytes = (uint64_t)((double)options->limit_bytes * ratio);
+    uint64_t below = limit_bytes / CALM_SHARES;
+    ladder->limit_bytes = limit_bytes;
+    ladder->act_bytes = (uint64_t)((double)limit_bytes * ratio);
     ladder->calm_bytes = ladder->act_bytes > below ? ladder->act_bytes - below : 0;
-    ladder->last_bytes = options->limit_bytes; /* nobody knows yet how it grows */
+    ladder->last_bytes = limit_bytes; /* nobody knows yet how it grows */
     ladder->time_ns[MT_GUARD_CALL] = else_ns(options->grace_ns, GRACE_NS);
     ladder->time_ns[MT_GUARD_SIGNAL] = else_ns(options->grace_ns, GRACE_NS);
     ladder->time_ns[MT_GUARD_ASK] = else_ns(options->grace_ns, GRACE_NS);
@@ -178,27 +194,74 @@ static void set_ladder(struct mt_guard *guard)
     ladder->steps |= options->freeze_ns ? 1u << MT_GUARD_FREEZE : 0;
 }
 
+static void set_ladders(struct mt_guard *guard)
+{
+    const struct mt_guard_options *options = &guard->options;
+    set_ladder(options, options->limit_bytes ? options->limit_bytes : NO_LIMIT_BYTES,
+               &guard->ladder);
+    for (size_t i = 0; i < options->n_devices; i++) {
+        guard->devices[i] = options->devices[i];
+        guard->device_bytes[i] = MT_UNKNOWN;
+        set_ladder(options, options->devices[i].bytes, &guard->device_ladders[i]);
+    }
+    guard->options.devices = guard->devices;
+}
+
+/* Whether the driver tells what there is of each device, before anything is started. That there is
+ * none is not that there is no such program. */
+static int check_devices(const struct mt_guard_options *options, struct mt_error *error)
+{
+    for (size_t i = 0; i < options->n_devices; i++) {
+        char place[24];
+        struct mt_monitor_source source;
+        struct mt_error found;
+        snprintf(place, sizeof place, "gpu%u", options->devices[i].index);
+        if (mt_monitor_open_source(place, &source, &found) < 0)
+            return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET, "%s", found.text);
+        source.close(source.context);
+    }
+    return 0;
+}
+
 /* It is held from its first instruction on, or not at all. */
 static int start_job(struct mt_guard *guard, struct mt_error *error)
 {
     struct mt_job_options job = {.argv = guard->options.argv,
+                                 .devices = guard->options.devices,
+                                 .n_devices = guard->options.n_devices,
                                  .environment = guard->options.environment,
                                  .cap = MT_JOB_CAP_GROUP,
                                  .host_bytes = hold_bytes(guard),
                                  .waits_at_cap = 1,
                                  .stdout_fd = -1,
                                  .stderr_fd = -1};
-    guard->ladder.is_held = mt_job_start(&job, &guard->job, NULL) == 0;
+    guard->ladder.is_held =
+        guard->options.limit_bytes && mt_job_start(&job, &guard->job, NULL) == 0;
     if (guard->ladder.is_held)
         return 0;
     job.cap = MT_JOB_CAP_NONE;
     return mt_job_start(&job, &guard->job, error);
 }
 
+/* Of a group of version 1 the kernel tells when its use passes a share of its limit: where steps
+ * begin. */
+static void open_alarm(struct mt_guard *guard)
+{
+    double ratio = (double)guard->ladder.act_bytes / (double)hold_bytes(guard);
+    struct mt_alarm_options options = {.near_ratio = guard->ladder.is_held ? ratio : 0};
+    struct mt_alarm_counts counts = {0};
+    guard->end_fd = (int)syscall(SYS_pidfd_open, mt_guard_pid(guard), 0);
+    if (guard->end_fd < 0 || mt_alarm_open(mt_guard_pid(guard), &options, &guard->alarm, NULL) < 0)
+        return;
+    mt_alarm_read(guard->alarm, &counts);
+    guard->is_told_near = guard->ladder.is_held && counts.is_waited_for[MT_ALARM_NEAR];
+}
+
 int mt_guard_start(const struct mt_guard_options *options, struct mt_guard **guard,
                    struct mt_error *error)
 {
     int status = check(options, error);
+    status = status ? status : check_devices(options, error);
     struct mt_guard *made = status ? NULL : calloc(1, sizeof *made);
     if (status == 0 && !made)
         return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "no memory for a guard");
@@ -207,7 +270,7 @@ int mt_guard_start(const struct mt_guard_options *options, struct mt_guard **gua
     made->options = *options;
     mt_group_os_init(&made->os);
     made->start_ns = now_ns(made);
-    set_ladder(made);
+    set_ladders(made);
     status = options->argv ? start_job(made, error)
                            : mt_process_read(&made->os.host, options->pid, &made->found, error);
     if (status) {
@@ -216,6 +279,7 @@ int mt_guard_start(const struct mt_guard_options *options, struct mt_guard **gua
     }
     if (made->job)
         watch_group(made);
+    open_alarm(made);
     *guard = made;
     return 0;
 }
@@ -284,7 +348,7 @@ static void end_question(struct mt_guard *guard)
 }
 
 /* Where the last question is still under way, or there is no thread for it, nothing is asked. */
-static void ask(struct mt_guard *guard)
+static void ask(struct mt_guard *guard, uint64_t used_bytes)
 {
     sigset_t all;
     sigset_t before;
@@ -296,7 +360,7 @@ static void ask(struct mt_guard *guard)
         return;
     question->ask = guard->options.ask;
     question->context = guard->options.context;
-    question->used_bytes = guard->used_bytes;
+    question->used_bytes = used_bytes;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int failed = pthread_create(&question->thread, NULL, ask_it, question);
@@ -307,11 +371,11 @@ static void ask(struct mt_guard *guard)
         guard->question = question;
 }
 
-static void do_step(struct mt_guard *guard, enum mt_guard_step step)
+static void do_step(struct mt_guard *guard, enum mt_guard_step step, uint64_t used_bytes)
 {
     switch (step) {
     case MT_GUARD_CALL:
-        guard->options.call(guard->options.context, guard->used_bytes);
+        guard->options.call(guard->options.context, used_bytes);
         break;
     case MT_GUARD_SIGNAL:
         signal_program(guard, guard->options.signal);
@@ -319,7 +383,7 @@ static void do_step(struct mt_guard *guard, enum mt_guard_step step)
         break;
     case MT_GUARD_ASK:
         give_room(guard, 0); /* a server answers with some */
-        ask(guard);
+        ask(guard, used_bytes);
         break;
     case MT_GUARD_FREEZE:
         freeze(guard, 1);
@@ -335,18 +399,34 @@ static void do_step(struct mt_guard *guard, enum mt_guard_step step)
 }
 
 /* A program that stood still has its signal before it goes on. */
-static void do_due(struct mt_guard *guard, unsigned due)
+static void do_due(struct mt_guard *guard, unsigned due, const struct mt_guard_act *place)
 {
     for (unsigned step = 0; step < MT_N_GUARD_STEPS; step++) {
         if (!(due & 1u << step))
             continue;
-        guard->acts[guard->n_acts++ % MT_GUARD_ACTS] =
-            (struct mt_guard_act){(enum mt_guard_step)step, now_ns(guard) - guard->start_ns,
-                                  guard->used_bytes, guard->used_bytes};
-        do_step(guard, (enum mt_guard_step)step);
+        struct mt_guard_act *act = &guard->acts[guard->n_acts++ % MT_GUARD_ACTS];
+        *act = *place;
+        act->step = (enum mt_guard_step)step;
+        act->elapsed_ns = now_ns(guard) - guard->start_ns;
+        do_step(guard, act->step, place->used_bytes);
     }
     if (due & MT_LADDER_THAW)
         freeze(guard, 0);
+}
+
+/* Takes what was seen of a place into the last step that was taken for it, and takes the next. */
+static void look_at_place(struct mt_guard *guard, struct mt_ladder *ladder, int device,
+                          uint64_t used_bytes)
+{
+    struct mt_guard_act place = {.device = device,
+                                 .limit_bytes = ladder->limit_bytes,
+                                 .used_bytes = used_bytes,
+                                 .least_bytes = used_bytes};
+    struct mt_guard_act *last =
+        guard->n_acts ? &guard->acts[(guard->n_acts - 1) % MT_GUARD_ACTS] : NULL;
+    if (last && last->device == device && used_bytes < last->least_bytes)
+        last->least_bytes = used_bytes;
+    do_due(guard, mt_ladder_look(ladder, now_ns(guard), used_bytes), &place);
 }
 
 /* What else the program started may take the room that the program has to end in. It stands still
@@ -370,11 +450,12 @@ static void keep_room(struct mt_guard *guard)
 
 static unsigned wait_ms(const struct mt_guard *guard)
 {
-    uint64_t left = guard->used_bytes < guard->options.limit_bytes
-                        ? guard->options.limit_bytes - guard->used_bytes
-                        : 0;
+    int is_told = guard->is_told_near && !guard->ladder.is_acting && !guard->options.n_devices;
+    unsigned most = is_told ? MOST_TOLD_MS : MOST_WAIT_MS;
+    uint64_t limit = guard->ladder.limit_bytes;
+    uint64_t left = guard->used_bytes < limit ? limit - guard->used_bytes : 0;
     uint64_t ms = left / BYTES_PER_MS;
-    return (unsigned)(ms < LEAST_WAIT_MS ? LEAST_WAIT_MS : ms > MOST_WAIT_MS ? MOST_WAIT_MS : ms);
+    return (unsigned)(ms < LEAST_WAIT_MS ? LEAST_WAIT_MS : ms > most ? most : ms);
 }
 
 /* Whether the pid is still that program, and what it and its descendants hold. */
@@ -401,17 +482,46 @@ static int look_at_job(struct mt_guard *guard, unsigned timeout_ms)
     uint64_t used = guard->job->group.version ? used_by_group(guard) : MT_UNKNOWN;
     if (status.running)
         guard->used_bytes = used == MT_UNKNOWN ? status.host_bytes : used;
+    memcpy(guard->device_bytes, status.device_bytes, sizeof guard->device_bytes);
     return status.running;
+}
+
+static void sleep_ms(unsigned ms)
+{
+    const struct timespec moment = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
+    nanosleep(&moment, NULL);
+}
+
+static uint64_t n_told(const struct mt_guard *guard)
+{
+    struct mt_alarm_counts counts;
+    uint64_t n = 0;
+    mt_alarm_read(guard->alarm, &counts);
+    for (int kind = 0; kind < MT_N_ALARMS; kind++)
+        n += counts.n[kind];
+    return n;
+}
+
+/* A kernel that tells again and again makes no look sooner than the shortest wait. */
+static void wait_for_alarm(struct mt_guard *guard, unsigned ms)
+{
+    uint64_t before = n_told(guard);
+    mt_alarm_wait_beside(guard->alarm, guard->end_fd, (uint64_t)ms * 1000000);
+    if (n_told(guard) == before)
+        return;
+    guard->n_alarms++;
+    sleep_ms(LEAST_WAIT_MS);
 }
 
 static int wait_and_look(struct mt_guard *guard)
 {
-    unsigned ms = wait_ms(guard);
-    const struct timespec moment = {.tv_nsec = (long)ms * 1000000};
+    unsigned ms = guard->n_looks++ ? wait_ms(guard) : 0;
+    if (guard->alarm)
+        wait_for_alarm(guard, ms);
     if (guard->job)
-        return look_at_job(guard, ms);
-    if (guard->tree.n)
-        nanosleep(&moment, NULL);
+        return look_at_job(guard, guard->alarm ? 0 : ms);
+    if (!guard->alarm)
+        sleep_ms(ms);
     return look_at_pid(guard);
 }
 
@@ -419,13 +529,13 @@ void mt_guard_wait(struct mt_guard *guard, struct mt_guard_status *status)
 {
     int running = wait_and_look(guard);
     if (running) {
-        struct mt_guard_act *last =
-            guard->n_acts ? &guard->acts[(guard->n_acts - 1) % MT_GUARD_ACTS] : NULL;
         if (guard->used_bytes > guard->peak_bytes)
             guard->peak_bytes = guard->used_bytes;
-        if (last && guard->used_bytes < last->least_bytes)
-            last->least_bytes = guard->used_bytes;
-        do_due(guard, mt_ladder_look(&guard->ladder, now_ns(guard), guard->used_bytes));
+        look_at_place(guard, &guard->ladder, MT_GUARD_HOST, guard->used_bytes);
+        for (size_t i = 0; i < guard->options.n_devices; i++)
+            if (guard->device_bytes[i] != MT_UNKNOWN)
+                look_at_place(guard, &guard->device_ladders[i], (int)guard->devices[i].index,
+                              guard->device_bytes[i]);
         take_room_back(guard);
         keep_room(guard);
     }
@@ -443,12 +553,21 @@ size_t mt_guard_acts(const struct mt_guard *guard, struct mt_guard_act *acts, si
 
 void mt_guard_finish(struct mt_guard *guard, struct mt_guard_result *result)
 {
-    struct mt_guard_result found = {
-        .is_held = guard->ladder.is_held, .peak_bytes = guard->peak_bytes, .n_acts = guard->n_acts};
+    struct mt_guard_result found = {.is_held = guard->ladder.is_held,
+                                    .peak_bytes = guard->peak_bytes,
+                                    .n_acts = guard->n_acts,
+                                    .n_looks = guard->n_looks,
+                                    .n_alarms = guard->n_alarms};
     mt_guard_acts(guard, found.acts, MT_GUARD_ACTS);
-    if (guard->ladder.is_frozen)
+    int is_frozen = guard->ladder.is_frozen;
+    for (size_t i = 0; i < guard->options.n_devices; i++)
+        is_frozen |= guard->device_ladders[i].is_frozen;
+    if (is_frozen)
         freeze(guard, 0);
     mt_level_finish(&guard->level);
+    mt_alarm_close(guard->alarm);
+    if (guard->end_fd >= 0)
+        close(guard->end_fd);
     end_question(guard);
     if (guard->job) {
         if (guard->ladder.is_held)

@@ -11,6 +11,7 @@
 #define MT_POOL_SMALL_BYTES ((uint64_t)1 << 20) /* the largest of the arena of small blocks */
 #define MT_POOL_MAX_USES    8u
 #define MT_POOL_TICKS       128u
+#define MT_POOL_NO_FRONT    UINT64_MAX /* the id of no pool, nor of a thread without any */
 
 enum { MT_POOL_SMALL, MT_POOL_LARGE, MT_POOL_LONG, MT_POOL_ARENAS };
 
@@ -63,7 +64,7 @@ struct mt_pool {
     uint64_t tick_ns[MT_POOL_TICKS];
     int sleeps;
     uint64_t id;               /* never used twice in a process */
-    _Atomic uint64_t front_id; /* the same while threads may take what they keep, else 0 */
+    _Atomic uint64_t front_id; /* the same, or MT_POOL_NO_FRONT while the pool sleeps */
     struct mt_pool *next;      /* of the process's pools */
     struct mt_pool_front *fronts;
     struct mt_pool_front *unused_fronts;

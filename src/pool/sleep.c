@@ -104,7 +104,7 @@ static int fall_asleep(struct mt_pool *pool, enum mt_pool_keep keep, uint64_t *r
         detach_all(pool, &pool->arenas[i]);
     mt_pool_spare_return(pool, 0);
     pool->sleeps = 1;
-    atomic_store(&pool->front_id, 0);
+    atomic_store(&pool->front_id, MT_POOL_NO_FRONT);
     *released_bytes = before - pool->counts.reserved_bytes;
     return MT_OK;
 }

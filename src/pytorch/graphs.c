@@ -13,12 +13,26 @@
 #define MODERATE (INT64_C(500) << 20)
 #define STRONG   (INT64_C(2) << 30)
 
+/* A graph in its pool. */
+struct member {
+    uint32_t pid, device;
+    uint64_t pool;
+    uint64_t bytes;
+    size_t group; /* NONE: it was dropped */
+};
+
+#define NONE SIZE_MAX
+
 /* The public list, and what it is made of. */
 struct made {
     struct mt_graphs graphs; /* first */
     struct mt_torch *torch;  /* has the kinds' words */
     struct mt_graph *list;
     struct mt_graph_draft *drafts;
+    uint64_t *expected;     /* of each graph of the list */
+    uint32_t *pids;         /* of each draft, whose sizes were counted last */
+    struct member *members; /* all graphs, also dropped ones */
+    size_t n_members;
 };
 
 static const struct mt_torch_graph *last_of(const struct mt_torch *torch, uint32_t pid)
@@ -52,7 +66,8 @@ static struct mt_graph *group_of(struct made *made, const struct mt_torch_graph 
                                .kind = graph->kind,
                                .batch = graph->batch,
                                .tokens = graph->tokens,
-                               .draft = graph->draft};
+                               .draft = graph->draft,
+                               .reclaimable_bytes = MT_UNKNOWN};
     return group;
 }
 
@@ -61,13 +76,25 @@ static uint64_t add_known(uint64_t sum, uint64_t more)
     return sum == MT_UNKNOWN || more == MT_UNKNOWN ? MT_UNKNOWN : sum + more;
 }
 
+static void add_member(struct made *made, const struct mt_torch_graph *graph, size_t group)
+{
+    made->members[made->n_members++] = (struct member){.pid = graph->pid,
+                                                       .device = graph->device,
+                                                       .pool = graph->pool,
+                                                       .bytes = graph->private_bytes,
+                                                       .group = group};
+}
+
 static void add_piece(struct made *made, const struct mt_torch_graph *graph)
 {
     struct mt_graph *group = group_of(made, graph);
+    add_member(made, graph, (size_t)(group - made->list));
+    made->expected[group - made->list] = graph->expected;
     group->pieces++;
     group->nodes = add_known(group->nodes, graph->nodes);
     group->pool_bytes += graph->pool_bytes;
     group->driver_bytes += graph->driver_bytes;
+    group->host_bytes = add_known(group->host_bytes, graph->host_bytes);
     made->graphs.pieces++;
     made->graphs.pool_bytes += graph->pool_bytes;
     made->graphs.driver_bytes += graph->driver_bytes;
@@ -76,20 +103,74 @@ static void add_piece(struct made *made, const struct mt_torch_graph *graph)
 /* Its pool goes back to PyTorch's allocator. The driver keeps the space of its nodes. */
 static void add_dropped(struct made *made, const struct mt_torch_graph *graph)
 {
+    add_member(made, graph, NONE);
     made->graphs.dropped++;
     made->graphs.driver_bytes += graph->driver_bytes;
     made->graphs.dropped_driver_bytes += graph->driver_bytes;
 }
 
-static void count_draft(struct made *made, uint64_t draft)
+/* Each process says how many sizes it was to capture, with each of its graphs. */
+static void count_draft(struct made *made, const struct mt_graph *graph, uint64_t expected)
 {
     struct mt_graphs *graphs = &made->graphs;
     size_t i = 0;
-    while (i < graphs->n_drafts && made->drafts[i].draft != draft)
+    while (i < graphs->n_drafts && made->drafts[i].draft != graph->draft)
         i++;
-    if (i == graphs->n_drafts)
-        made->drafts[graphs->n_drafts++] = (struct mt_graph_draft){.draft = draft};
-    made->drafts[i].n++;
+    struct mt_graph_draft *draft = &made->drafts[i];
+    if (i == graphs->n_drafts) {
+        *draft = (struct mt_graph_draft){.draft = graph->draft};
+        graphs->n_drafts++;
+    }
+    if (!draft->n || made->pids[i] != graph->pid)
+        draft->expected = add_known(draft->expected, expected);
+    made->pids[i] = graph->pid;
+    draft->n++;
+}
+
+static int by_pool(const void *a, const void *b)
+{
+    const struct member *one = a, *other = b;
+    if (one->pid != other->pid)
+        return one->pid < other->pid ? -1 : 1;
+    if (one->device != other->device)
+        return one->device < other->device ? -1 : 1;
+    return one->pool < other->pool ? -1 : one->pool > other->pool;
+}
+
+/* What members from `first` to before `end`, all of one pool, can give back. PyTorch frees a pool
+ * once no graph is in it: one that shares it frees nothing. */
+static void reclaim_pool(struct made *made, size_t first, size_t end)
+{
+    size_t only = NONE;
+    uint64_t bytes = 0;
+    int is_shared = 0;
+    for (size_t i = first; i < end; i++) {
+        const struct member *member = &made->members[i];
+        bytes += member->bytes;
+        if (member->group == NONE)
+            continue;
+        is_shared |= only != NONE && only != member->group;
+        only = member->group;
+    }
+    for (size_t i = first; i < end; i++) {
+        struct mt_graph *graph =
+            made->members[i].group == NONE ? NULL : &made->list[made->members[i].group];
+        if (graph && graph->reclaimable_bytes == MT_UNKNOWN && made->members[i].pool)
+            graph->reclaimable_bytes = 0;
+    }
+    if (only != NONE && !is_shared && made->members[first].pool)
+        made->list[only].reclaimable_bytes += bytes;
+}
+
+static void reclaim(struct made *made)
+{
+    qsort(made->members, made->n_members, sizeof *made->members, by_pool);
+    for (size_t first = 0, end; first < made->n_members; first = end) {
+        for (end = first + 1; end < made->n_members; end++)
+            if (by_pool(&made->members[first], &made->members[end]) != 0)
+                break;
+        reclaim_pool(made, first, end);
+    }
 }
 
 /* Unknown is the largest number and goes to the end. */
@@ -128,10 +209,11 @@ static void fill(struct made *made)
             add_dropped(made, graph);
     }
     for (size_t i = 0; i < made->graphs.n; i++) {
-        count_draft(made, made->list[i].draft);
+        count_draft(made, &made->list[i], made->expected[i]);
         if (strcmp(made->list[i].kind, "-") == 0)
             made->list[i].kind = "";
     }
+    reclaim(made);
     qsort(made->drafts, made->graphs.n_drafts, sizeof *made->drafts, by_draft);
     for (size_t i = 0; (most = mt_torch_most_at(made->torch, i)); i++)
         add_memory(made, most);
@@ -164,7 +246,10 @@ int mt_graphs_read(const char *directory, struct mt_graphs **graphs, struct mt_e
     if (!result) {
         made->list = calloc(n, sizeof *made->list);
         made->drafts = calloc(n, sizeof *made->drafts);
-        if (!made->list || !made->drafts)
+        made->expected = calloc(n, sizeof *made->expected);
+        made->pids = calloc(n, sizeof *made->pids);
+        made->members = calloc(n, sizeof *made->members);
+        if (!made->list || !made->drafts || !made->expected || !made->pids || !made->members)
             result = mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
     }
     if (result) {
@@ -182,6 +267,9 @@ void mt_graphs_destroy(struct mt_graphs *graphs)
     if (!made)
         return;
     mt_torch_close(made->torch);
+    free(made->members);
+    free(made->pids);
+    free(made->expected);
     free(made->drafts);
     free(made->list);
     free(made);

@@ -72,16 +72,20 @@ struct mt_torch_most {
 struct mt_torch_graph {
     uint32_t pid;
     uint32_t device;
-    uint64_t time_ns;      /* its capture ended */
-    uint64_t end_ns;       /* UINT64_MAX while it lives */
-    uint64_t number;       /* of the process, from 1 */
-    uint64_t pool_bytes;   /* that PyTorch's allocator took of the driver in its capture */
-    uint64_t driver_bytes; /* that the driver took beside */
+    uint64_t time_ns;       /* its capture ended */
+    uint64_t end_ns;        /* UINT64_MAX while it lives */
+    uint64_t number;        /* of the process, from 1 */
+    uint64_t pool_bytes;    /* that PyTorch's allocator took of the driver in its capture */
+    uint64_t private_bytes; /* of it, segments of the graph's own pool */
+    uint64_t driver_bytes;  /* that the driver took beside */
     uint64_t nodes;
     uint64_t allocated_bytes; /* of the allocator, once it was captured */
     uint64_t reserved_bytes;
     uint64_t batch, tokens, draft;
-    const char *kind; /* "FULL", "-" */
+    const char *kind;    /* "FULL", "-" */
+    uint64_t host_bytes; /* MT_UNKNOWN where it is not said, as the next one */
+    uint64_t expected;   /* sizes that the engine was to capture */
+    uint64_t pool;       /* that it is in, from 1 in its process; 0 where it is not said */
 };
 
 /* Reads all traces of a rehearsal's folder. A folder without any is no error: nothing is split

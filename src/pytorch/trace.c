@@ -472,7 +472,10 @@ static uint64_t take_count(struct cursor *cursor)
 
 static void read_graph(struct mt_torch_process *process, struct cursor *cursor)
 {
-    struct mt_torch_graph graph = {.pid = process->pid, .end_ns = UINT64_MAX};
+    struct mt_torch_graph graph = {.pid = process->pid,
+                                   .end_ns = UINT64_MAX,
+                                   .host_bytes = MT_UNKNOWN,
+                                   .expected = MT_UNKNOWN};
     const char *kind;
     graph.device = take_device(process, cursor);
     graph.time_ns = take_decimal(cursor);
@@ -497,18 +500,36 @@ static void read_graph(struct mt_torch_process *process, struct cursor *cursor)
         process->out_of_memory = 1;
 }
 
+static struct mt_torch_graph *graph_of(struct mt_torch_process *process, uint64_t number)
+{
+    for (size_t i = process->graphs.n; i-- > 0;)
+        if (process->graphs.at[i].number == number)
+            return &process->graphs.at[i];
+    return NULL;
+}
+
 static void read_graph_gone(struct mt_torch_process *process, struct cursor *cursor)
 {
     uint64_t time_ns = take_decimal(cursor);
     uint64_t number = take_decimal(cursor);
-    for (size_t i = process->graphs.n; !cursor->is_bad && i-- > 0;) {
-        struct mt_torch_graph *graph = &process->graphs.at[i];
-        if (graph->number != number)
-            continue;
-        if (graph->end_ns == UINT64_MAX)
-            graph->end_ns = time_ns;
+    struct mt_torch_graph *graph = cursor->is_bad ? NULL : graph_of(process, number);
+    if (graph && graph->end_ns == UINT64_MAX)
+        graph->end_ns = time_ns;
+}
+
+static void read_more_of_graph(struct mt_torch_process *process, struct cursor *cursor)
+{
+    uint64_t number = take_decimal(cursor);
+    uint64_t host_bytes = take_decimal(cursor);
+    uint64_t pool = take_decimal(cursor);
+    uint64_t expected = take_count(cursor);
+    cursor->is_bad |= cursor->at != cursor->end;
+    struct mt_torch_graph *graph = cursor->is_bad ? NULL : graph_of(process, number);
+    if (!graph)
         return;
-    }
+    graph->host_bytes = host_bytes;
+    graph->expected = expected;
+    graph->pool = pool;
 }
 
 static void read_by_letter(struct mt_torch_process *process, struct cursor *cursor, char letter)
@@ -556,6 +577,9 @@ static void read_by_letter(struct mt_torch_process *process, struct cursor *curs
         break;
     case 'y':
         read_graph_gone(process, cursor);
+        break;
+    case 'z':
+        read_more_of_graph(process, cursor);
         break;
     default:
         break;
@@ -637,8 +661,28 @@ struct mt_torch_block *mt_torch_block_at(struct mt_torch_process *process, uint6
     return nearest;
 }
 
+/* A segment of a private pool is the next graph's whose capture ended. */
+static void give_to_graph(struct mt_torch_process *process, const struct mt_torch_segment *segment)
+{
+    size_t first = 0, end = process->graphs.n;
+    while (first < end) {
+        size_t middle = first + (end - first) / 2;
+        if (process->graphs.at[middle].time_ns < segment->begin_ns)
+            first = middle + 1;
+        else
+            end = middle;
+    }
+    while (first < process->graphs.n && process->graphs.at[first].device != segment->device)
+        first++;
+    if (first < process->graphs.n)
+        process->graphs.at[first].private_bytes += segment->bytes;
+}
+
 void mt_torch_finish(struct mt_torch_process *process)
 {
+    for (size_t i = 0; i < process->segments.n; i++)
+        if (process->segments.at[i].is_private)
+            give_to_graph(process, &process->segments.at[i]);
     if (process->blocks.n)
         qsort(process->blocks.at, process->blocks.n, sizeof *process->blocks.at, by_address);
     if (process->segments.n)

@@ -20,6 +20,8 @@
  *   x DEVICE TIME NUMBER POOL DRIVER NODES ALLOCATED RESERVED BATCH TOKENS DRAFT KIND
  *                                       a graph was captured; "-" is not known
  *   y TIME NUMBER                       it is gone
+ *   z NUMBER HOST POOL EXPECTED         more of it: the host's bytes, the pool that it is in, and
+ * how many sizes its engine was to capture
  *
  * Lines of other letters are passed over: `v`, PyTorch's version, and `c`, the same moment by two
  * clocks, are for who looks at the file.

@@ -16,7 +16,8 @@
 #define FRAME            __builtin_frame_address(0)
 #define ASK_FROM_BYTES   ((size_t)1 << 20) /* smaller allocations share what the driver has */
 #define NO_DEVICE        (-1)
-#define POINTER_ORDINAL  9 /* CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL */
+#define PINNED           "pinned for devices" /* as python/memtally/watch/cpu.py calls it */
+#define POINTER_ORDINAL  9                    /* CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL */
 #define DEVICES_TOLD_MAX 64
 
 static void write_event(enum mt_event_op op, const uint64_t *fields, uint32_t n)
@@ -244,6 +245,19 @@ int cuMemFree_v2(uint64_t address)
 
 /* ---- of the host ---- */
 
+/* Pinned memory is mapped by the driver, and a label of it lasts until that unmaps it. What
+ * the program says of it later counts more. */
+static void label_pinned(const void *address, size_t size)
+{
+    struct thread *thread = enter();
+    if (!thread)
+        return;
+    uint64_t fields[] = {(uint64_t)(uintptr_t)address, size, MT_CATEGORY_RUNTIME,
+                         thread_name(thread, PINNED)};
+    mt_write_event(&thread->writer, MT_EVENT_LABEL, now_ticks(), fields, 4);
+    leave();
+}
+
 static int given_host(int result, enum mt_device_kind kind, const void *address, size_t size,
                       const void *frame)
 {
@@ -252,6 +266,8 @@ static int given_host(int result, enum mt_device_kind kind, const void *address,
         note_refused(device, kind, size, frame);
     if (result == 0 && address)
         note_given(device < 0 ? 0 : device, kind, (uint64_t)(uintptr_t)address, size, frame);
+    if (result == 0 && address && kind == MT_DEVICE_HOST)
+        label_pinned(address, size);
     return result;
 }
 

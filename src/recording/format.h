@@ -246,7 +246,8 @@ enum mt_machine_text {
     MT_MACHINE_PRESSURE = 2,
     MT_MACHINE_CGROUP = 3,
     MT_MACHINE_COMMAND = 4,
-    MT_MACHINE_OTHERS = 5
+    MT_MACHINE_OTHERS = 5,
+    MT_MACHINE_UNSEEN = 6
 };
 
 _Static_assert(sizeof(struct mt_file_header) == 208, "the file header is part of the format");

@@ -114,6 +114,8 @@ static size_t claim_of_vma(struct painter *painter, const struct mt_vma *vma)
     case MT_VMA_STACK:
         return unknown_size(painter,
                             claim(painter, MT_CATEGORY_RUNTIME, MT_PROVENANCE_MEASURED, "stacks"));
+    case MT_VMA_SHARED_TENSORS:
+        return claim(painter, MT_CATEGORY_ACTIVATIONS, MT_PROVENANCE_INFERRED, MT_SHARED_TENSORS);
     case MT_VMA_SPECIAL:
     case MT_VMA_SHARED_MEMORY:
         return claim(painter, MT_CATEGORY_RUNTIME, MT_PROVENANCE_MEASURED, vma->name);

@@ -74,6 +74,8 @@ static enum mt_vma_kind kind_of(const char *name)
         return MT_VMA_SPECIAL;
     if (starts_with(name, "/anon_hugepage") || starts_with(name, "/dev/hugepages/"))
         return MT_VMA_HUGETLB;
+    if (starts_with(name, "/dev/shm/torch_"))
+        return MT_VMA_SHARED_TENSORS;
     if (starts_with(name, "/memfd:") || starts_with(name, "/dev/shm/") ||
         starts_with(name, "/SYSV") || starts_with(name, "/dev/zero"))
         return MT_VMA_SHARED_MEMORY;

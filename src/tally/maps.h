@@ -6,6 +6,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* What reports call memory of MT_VMA_SHARED_TENSORS. */
+#define MT_SHARED_TENSORS "tensors that processes share"
+
 /* What a mapping is by its name. */
 enum mt_vma_kind {
     MT_VMA_ANONYMOUS, /* also "[anon:NAME]" */
@@ -13,9 +16,10 @@ enum mt_vma_kind {
     MT_VMA_STACK,     /* [stack] */
     MT_VMA_SPECIAL,   /* [vdso] and the like */
     MT_VMA_FILE,
-    MT_VMA_SHARED_MEMORY, /* memfd, /dev/shm, System V */
-    MT_VMA_DEVICE,        /* /dev/…: its pages are not the process's memory */
-    MT_VMA_HUGETLB        /* not part of the resident set */
+    MT_VMA_SHARED_MEMORY,  /* memfd, /dev/shm, System V */
+    MT_VMA_SHARED_TENSORS, /* PyTorch's, by the name that it gives them */
+    MT_VMA_DEVICE,         /* /dev/…: its pages are not the process's memory */
+    MT_VMA_HUGETLB         /* not part of the resident set */
 };
 
 struct mt_vma {

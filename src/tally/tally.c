@@ -544,6 +544,23 @@ static int add_torch_notes(struct work *work, struct mt_tally *tally)
     return 0;
 }
 
+/* Devices that were there, and that no recorder sees. */
+static int add_unseen_note(struct work *work, struct mt_tally *tally)
+{
+    char text[320];
+    for (size_t i = 0; i < work->recording->n_machine; i++) {
+        const struct mt_machine_sample *sample = &work->recording->machine[i];
+        if (sample->kind != MT_MACHINE_UNSEEN)
+            continue;
+        snprintf(text, sizeof text,
+                 "memory of AMD's and Intel's devices is not recorded, and here is %.*s",
+                 (int)(sample->text.length < 200 ? sample->text.length : 200),
+                 (const char *)sample->text.data);
+        return add_note(work, tally, text);
+    }
+    return 0;
+}
+
 static int add_devices(struct work *work, struct mt_tally *tally, uint64_t moment_ns)
 {
     size_t n = work->recording->devices.n_places;
@@ -559,7 +576,8 @@ static int add_devices(struct work *work, struct mt_tally *tally, uint64_t momen
         if (add_device(work, tally, moment_ns, i, &places[tally->n_places++]) < 0 ||
             add_refusal_note(work, tally, i) < 0)
             return MT_ENOMEM;
-    return add_torch_notes(work, tally);
+    int result = add_torch_notes(work, tally);
+    return result < 0 ? result : add_unseen_note(work, tally);
 }
 
 static int finish_tree(struct work *work, struct mt_tally *tally)

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/ticks.h"
+#include "device/cards.h"
 #include "watch/watch.h"
 
 #define SAMPLE_EVERY_NS    20000000u
@@ -158,6 +159,13 @@ static void put_line(char *text, size_t capacity, const char *name, uint64_t val
         snprintf(text + length, capacity - length, "%s -1\n", name);
     else
         snprintf(text + length, capacity - length, "%s %llu\n", name, (unsigned long long)value);
+}
+
+void mt_watch_unseen(struct mt_run *run)
+{
+    struct mt_cards cards;
+    if (mt_cards_read(&run->host, &cards) == 0 && *cards.unseen)
+        write_text(run, MT_MACHINE_UNSEEN, cards.unseen);
 }
 
 void mt_watch_machine(struct mt_run *run)

@@ -244,6 +244,94 @@ def test_ctests_list_is_run():
     assert found["room"][2]["needs"] == '"gpu=4.00 GiB, host=512.00 MiB"', done  # 16 and 2 slots of 256 MiB
 
 
+def noting(log, name, status=0):
+    return ["sh", "-c", f"echo begin {name} >> {log}; sleep 0.05; echo end {name} >> {log}; exit {status}"]
+
+
+def moments(log):
+    with open(log, encoding="ascii") as file:
+        return [tuple(line.split()) for line in file]
+
+
+def overlap(told, one, other):
+    """Whether one began while the other ran."""
+    spans = {name: (told.index(("begin", name)), told.index(("end", name))) for name in (one, other)}
+    (a, b), (c, d) = spans[one], spans[other]
+    return a < d and c < b
+
+
+def test_locks_turns_and_fixtures_are_kept():
+    log = f"{FOLDER}/turns"
+    write("turns.toml", "".join([
+        entry("cleans", noting(log, "cleans"), cleans_up=["base"]),
+        entry("uses1", noting(log, "uses1"), requires=["base"], locks=["card"]),
+        entry("uses2", noting(log, "uses2"), requires=["base"], locks=["card", "other"]),
+        entry("last", noting(log, "last"), after=["free"]),
+        entry("free", noting(log, "free"), locks=["other"]),
+        entry("alone", noting(log, "alone"), alone=True),
+        entry("makes", noting(log, "makes"), sets_up=["base"]),
+        entry("breaks", noting(log, "breaks", 1), sets_up=["gone"]),
+        entry("lost", noting(log, "lost"), requires=["gone"]),
+        entry("hen", noting(log, "hen"), after=["egg"]),
+        entry("egg", noting(log, "egg"), after=["hen"]),
+    ]))  # fmt: skip
+    for _ in range(3):
+        if os.path.exists(log):
+            os.unlink(log)
+        done = run(f"{FOLDER}/turns.toml", "--jobs", "8")
+        found, told = results(done), moments(log)
+        at = told.index
+        assert at(("end", "makes")) < min(at(("begin", "uses1")), at(("begin", "uses2"))), told
+        assert max(at(("end", "uses1")), at(("end", "uses2"))) < at(("begin", "cleans")), told
+        assert at(("end", "free")) < at(("begin", "last")), told
+        assert not overlap(told, "uses1", "uses2") and not overlap(told, "uses2", "free"), told
+        begun = [name for word, name in told if word == "begin"]
+        assert not any(overlap(told, "alone", other) for other in begun if other != "alone"), told
+        assert not {"lost", "hen", "egg"} & set(begun), told
+        assert [found[name][1] for name in ("lost", "hen", "egg")] == ["cannot"] * 3, found
+        assert "fixture 'gone' was not set up by 'breaks'" in done.stdout and "wait for it" in done.stdout, done
+        assert all(found[name][0] for name in ("cleans", "uses1", "uses2", "last", "free", "alone", "makes")), found
+
+
+def test_a_fixture_is_set_up_again_where_a_run_goes_on():
+    log = f"{FOLDER}/again"
+    write("again.toml", entry("makes", noting(log, "makes"), sets_up=["base"]) + entry("fails", noting(log, "fails", 1), requires=["base"]))
+    for _ in range(2):
+        run(f"{FOLDER}/again.toml", "--resume")
+    assert [name for word, name in moments(log) if word == "begin"] == ["makes", "fails"] * 2
+
+
+def test_turns_that_are_no_names_are_refused():
+    write("wrong.toml", entry("a", ["true"], locks="card"))
+    done = run(f"{FOLDER}/wrong.toml")
+    assert done.returncode == 2 and "its key 'locks' is no array of texts" in done.stderr, done
+
+
+def test_ctests_turns_are_taken():
+    if not shutil.which("ctest"):
+        raise tap.Skip("needs ctest")
+    log = f"{FOLDER}/ctest-log"
+    os.mkdir(f"{FOLDER}/turning")
+    properties = {
+        "cleans": "FIXTURES_CLEANUP base", "uses1": "FIXTURES_REQUIRED base RESOURCE_LOCK card",
+        "uses2": "FIXTURES_REQUIRED base RESOURCE_LOCK card", "serial": "RUN_SERIAL ON", "makes": "FIXTURES_SETUP base",
+        "last": "DEPENDS uses1",
+    }  # fmt: skip
+    text = ""
+    for name, told in properties.items():
+        words = " ".join(json.dumps(word) for word in noting(log, name))
+        text += f"add_test({name} {words})\nset_tests_properties({name} PROPERTIES {told})\n"
+    write("turning/CTestTestfile.cmake", text)
+    done = run(f"{FOLDER}/turning", "--ctest", "--jobs", "8")
+    assert done.returncode == 0, done
+    told = moments(log)
+    at = told.index
+    assert at(("end", "makes")) < at(("begin", "uses1")) and at(("end", "uses1")) < at(("begin", "last")), told
+    assert max(at(("end", "uses1")), at(("end", "uses2"))) < at(("begin", "cleans")), told
+    assert not overlap(told, "uses1", "uses2"), told
+    assert not any(overlap(told, "serial", other) for other in properties if other != "serial"), told
+
+
 def test_mesons_list_is_run():
     if not shutil.which("meson"):
         raise tap.Skip("needs meson")

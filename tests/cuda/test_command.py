@@ -220,6 +220,7 @@ def test_what_a_program_writes_is_not_shown_where_that_is_not_wanted():
 def test_a_hang_is_ended():
     status, document, _ = rehearse(["-d", "24GiB", "--timeout", "2"], "must", "1", "hang")
     assert status == 1 and document["rehearsal"]["outcome"] == "hung", (status, document["rehearsal"])
+    assert "computed next to nothing" in document["reason"], document["reason"]
 
 
 def test_a_program_that_works_on_without_end_has_an_answer_with_a_warning():

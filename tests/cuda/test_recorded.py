@@ -309,6 +309,31 @@ def test_run_on_two_devices_of_which_one_is_used():
     assert len([place for place in report["places"] if place["place"] != "host"]) == 1, report["places"]
 
 
+ON_BOTH = '"$0" dlsym linear && CUDA_VISIBLE_DEVICES=1 "$0" dlsym "$1"'
+
+
+def test_every_format_and_compare_tell_two_devices_apart():
+    with tempfile.TemporaryDirectory() as folder:
+        a, b = os.path.join(folder, "a"), os.path.join(folder, "b")
+        for path, word in ((a, "linear"), (b, "managed")):
+            done = memtally.run("run", "-q", "--on", "2xH100-80GB", "-o", path, "--", "sh", "-c", ON_BOTH, TAKES, word)
+            assert done.stdout == "done\n" * 2, done
+        report = json.loads(memtally.must("report", "--json", a).stdout)
+        uuids = [place["uuid"] for place in report["places"] if place["place"] != "host"]
+        assert len(set(uuids)) == 2, report["places"]
+        for form in ("csv", "folded", "speedscope", "json"):
+            text = memtally.must("report", "--format", form, a).stdout
+            assert all(uuid in text for uuid in uuids), (form, text[:2000])
+        for form in ("csv", "json"):
+            text = memtally.must("compare", "--format", form, a, b).stdout
+            assert all(uuid in text for uuid in uuids), (form, text[:2000])
+        trace = subprocess.run([memtally.program(), "report", "--format", "perfetto", a], capture_output=True, check=True, timeout=100).stdout
+        assert all(uuid.encode() in trace for uuid in uuids), len(trace)
+        # The table has as much of a name as tells one from the other: these begin alike.
+        text = memtally.run("compare", a, b).stdout
+        assert all(f"gpu:…{uuid[-8:]} cached" in text for uuid in uuids[1:]) and f"gpu:…{uuids[0][-8:]}  " in text, text
+
+
 def stacks_of_devices(*words, named="H100-80GB", at="peak"):
     """Of each device the bytes by call stack, whose functions are innermost last; and what the formats say."""
     with tempfile.TemporaryDirectory() as folder:

@@ -129,6 +129,28 @@ def test_each_run_has_its_times_and_peaks():
     assert all(float(row["prefill_ms"]) > 0 and float(row["decode_ms"]) > 0 for row in rows), rows
 
 
+def test_layers_and_operations_stand_below_the_table_and_in_files():
+    """Each layer has its weights by arithmetic: attention's four and the three of the block behind it, and two norms."""
+    out = tempfile.mkdtemp(dir=SCRATCH.name)
+    done = ask(model(), "--prompt-tokens", "8", "--max-tokens", "4", "--repeats", "1", "-o", out, "--on", "H100-80GB", "--layers", "--operations")
+    assert done.returncode == 0, done.stderr[-3000:]
+    layer = 2 * (2 * HIDDEN * HIDDEN + 2 * HIDDEN * KV_WIDTH + 3 * HIDDEN * INNER + 2 * HIDDEN)
+    with open(os.path.join(out, "layers.csv"), encoding="utf-8", newline="") as file:
+        rows = {row["module"]: row for row in csv.DictReader(file)}
+    for number in range(LAYERS):
+        assert int(rows[f"model.layers.{number}"]["weights_device_bytes"]) == layer, (layer, rows)
+    with open(os.path.join(out, "operations.json"), encoding="utf-8") as file:
+        operations = json.load(file)["operations"]
+    assert any(one["operation"].startswith("aten::") for one in operations), operations[:3]
+    assert "lm_head Linear" in done.stdout and "aten::bmm" in done.stdout, done.stdout[-3000:]
+
+
+def test_layers_that_would_be_lost_are_refused():
+    for words, said in ((("--json", "--layers"), "say where with -o DIR"), (("--engine", "llama-bench", "--operations"), "llama-bench is none")):
+        done = ask(model(), *words)
+        assert done.returncode == 2 and said in done.stderr, done
+
+
 def test_a_report_is_shown_again_with_its_map():
     shown = memtally.report(on_one()[1])
     assert shown["model_info"] == on_one()[0]["model_info"], shown["model_info"]

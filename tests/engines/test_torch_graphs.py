@@ -57,12 +57,12 @@ def test_nothing_read_is_called_unknown():
 
 
 @functools.cache
-def captured():
-    """What captured.py wrote down, what `memtally graphs` says of its run, and the notes of its rehearsal."""
+def captured(program="captured.py", *words):
+    """What the program wrote down, what `memtally graphs` says of its run, and the notes of its rehearsal."""
     with tempfile.TemporaryDirectory() as folder:
         path, run = os.path.join(folder, "figures.json"), os.path.join(folder, "run")
         done = memtally.run("rehearse", "--device", "24GiB", "--folder", run, "--requests", "0", "--no-suggest", "--json", "--",
-                            engine.torch(), os.path.join(torch_program.PROGRAMS, "captured.py"), path)
+                            engine.torch(), os.path.join(torch_program.PROGRAMS, program), *words, path)
         assert done.returncode == 0 and os.path.exists(path), done.stderr[-3000:]
         listed = memtally.run("graphs", run, "--json")
         assert listed.returncode == 0, listed.stderr
@@ -100,6 +100,50 @@ def test_a_capture_that_runs_out_is_said_with_its_batch():
     assert captured()[0]["failed"], captured()[0]
     said = [note for note in captured()[2] if note.startswith("The capture of a CUDA graph failed")]
     assert len(said) == 1 and "batch 1048576, tokens 3145728, draft 2" in said[0], captured()[2]
+
+
+def test_what_a_dropped_graph_gives_back_is_what_the_device_has_free_then():
+    """One is alone in its pool, of 64 MiB; the others share one, which stays while either is in it."""
+    figures, run, _ = captured("dropping.py")
+    reclaimable = {graph["batch"]: graph["reclaimable_bytes"] for graph in run["graphs"]}
+    assert reclaimable == {64: figures["dropped"]["alone"], 40: 0, 24: figures["dropped"]["sharing"]}, (figures, run)
+    assert reclaimable[64] == 64 * MIB, reclaimable
+
+
+def test_marginal_bytes_add_up_to_the_pools():
+    """64 MiB, with 2 for the generator's seed, and 40; the third finds room in the second's pool."""
+    run = captured("dropping.py")[1]
+    assert [graph["pool_bytes"] for graph in run["graphs"]] == [66 * MIB, 40 * MIB, 0], run
+    assert run["pool_bytes"] == sum(graph["pool_bytes"] for graph in run["graphs"]), run
+
+
+def test_a_size_that_was_not_captured_is_missing():
+    assert captured("dropping.py")[1]["missing"] == 1 and captured()[1]["missing"] is None, captured("dropping.py")[1]
+
+
+def test_a_graph_has_what_the_process_grew_by():
+    assert all(graph["host_bytes"] is not None for graph in captured()[1]["graphs"]), captured()[1]
+
+
+def test_captures_that_are_invalidated_are_said_with_batch_draft_and_bytes():
+    figures, run, notes = captured("invalidated.py")
+    said = [note for note in notes if note.startswith("The capture of a CUDA graph failed")]
+    assert figures == {"failed": 2, "kept": 2} and len(said) == 2, (figures, notes)
+    assert "batch 8, tokens 40, draft 4" in said[0] and "not permitted when stream is capturing" in said[0], said
+    assert "batch 4, tokens 20, draft 4" in said[1] and "previous error during capture" in said[1], said
+    assert all(20000 < int(re.search(r"(\d+) MiB were free before it", note)[1]) < 24576 for note in said), said
+    assert run["num_cuda_graphs"] == 1 and run["pieces"] == 2, run
+
+
+def test_a_batch_that_is_captured_again_is_said():
+    again = [note for note in captured("invalidated.py")[2] if "captured again" in note]
+    assert len(again) == 1 and "batch 2, tokens 10, draft 4): 2 are there" in again[0], captured("invalidated.py")[2]
+    assert not [note for note in captured()[2] if "captured again" in note], captured()[2]
+
+
+def test_a_program_that_captures_none_has_a_list_of_none():
+    figures, run, notes = captured("invalidated.py", "none")
+    assert figures["kept"] == 0 and run["num_cuda_graphs"] == 0 and run["graphs"] == [] and len(notes) >= 2, (run, notes)
 
 
 @functools.cache

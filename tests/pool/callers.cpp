@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The plug-in's entry points for CuPy and RMM, called as those call them, on a CUDA device. The types
- * below are declared by their published interfaces. Prints what went wrong; "done" where nothing did. */
+/* The plug-in's entry points for CuPy and RMM, called as those call them, on a CUDA device. The
+ * types below are declared by their published interfaces. Prints what went wrong; "done" where
+ * nothing did. */
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -71,7 +72,9 @@ class CFunctionAllocator
 class cuda_stream_view
 {
   public:
-    explicit cuda_stream_view(void *stream) : stream_(stream) {}
+    explicit cuda_stream_view(void *stream) : stream_(stream)
+    {
+    }
 
   private:
     void *stream_;
@@ -153,7 +156,7 @@ int main(int argc, char **argv)
     library = argc > 1 ? dlopen(argv[1], RTLD_NOW) : nullptr;
     expect(library != nullptr, "the library opens");
     expect(find<mt_pool *(*)(int)>("memtally_pool_of_device")(0) != nullptr, "device 0 has a pool");
-    as_cupy(nullptr); /* the default stream */
+    as_cupy(nullptr);                     /* the default stream */
     as_cupy(reinterpret_cast<void *>(2)); /* CU_STREAM_PER_THREAD */
     as_rmm(nullptr);
     as_rmm(reinterpret_cast<void *>(2));

@@ -56,7 +56,7 @@ def test_every_member_of_a_struct_is_declared():
 
 
 def test_functions_take_what_they_are_declared_to_take():
-    zeros = {ctypes.c_int: "0", ctypes.c_uint64: "(uint64_t)0", ctypes.c_char_p: "(char *)0", ctypes.c_void_p: "(void *)0",
+    zeros = {ctypes.c_int: "0", ctypes.c_uint: "0u", ctypes.c_uint64: "(uint64_t)0", ctypes.c_char_p: "(char *)0", ctypes.c_void_p: "(void *)0",
              ctypes.c_size_t: "(size_t)0", library.TrackPointer: "(struct mt_track *)0",
              library.MonitorPointer: "(struct mt_monitor *)0", ctypes.c_double: "0.0",
              library.AskPoolFunction: "(mt_monitor_ask_pool)0", library.CleanFunction: "(mt_monitor_clean)0",

@@ -3,7 +3,6 @@
 """The package as it is installed from the wheel into an empty environment, without PyTorch: it measures, asks the
 command, says what went wrong, and keeps out of the way of what memtally puts into programs."""
 
-import contextlib
 import csv
 import json
 import os
@@ -385,7 +384,7 @@ NAMES = """
 def test_a_recorded_program_imports_the_package_that_is_installed_beside_it():
     own = os.path.join(package.packages(), "memtally", "__init__.py")
     commands = [package.program("memtally")]
-    with contextlib.suppress(tap.Skip):
+    if "MEMTALLY_WHEEL" not in os.environ:  # the build's own wants libraries of the system, which only builders have
         commands.append(package.built("src", "cli", "memtally"))
     for command in commands:
         with tempfile.TemporaryDirectory() as folder:

@@ -179,10 +179,10 @@ def check(tries, rehearsal, categories, notes, least):
     assert len(tries) >= (least if IS_WHOLE else 3), tries
     for asked, is_same, says_same, n_notes in tries:
         assert is_same and says_same and (n_notes > 0) == notes and asked >= 2 * MIB, (tries, asked)
-    # The program went on, and what was refused last is the last that was tried.
+    # The program went on. What was refused last is one of the tries: PyTorch may have got it once it had freed its cache.
     assert rehearsal["outcome"] == "coped" and rehearsal["refusals"] >= len(tries), rehearsal["outcome"]
     refused = rehearsal["refused"]
-    assert refused["asked_bytes"] == tries[-1][0] and refused["place"] == "gpu:0", (refused, tries[-1])
+    assert refused["asked_bytes"] in {one[0] for one in tries} and refused["place"] == "gpu:0", (refused, tries)
     # Of PyTorch's segments nothing says what they are for before they are there; what is said otherwise has to be right.
     assert refused["category"] in {None, *categories}, refused
     return refused

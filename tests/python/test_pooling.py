@@ -48,6 +48,36 @@ def test_the_limit_is_2_gib_unless_it_is_said():
                           "used, or give it more by max_bytes"), told
 
 
+def test_a_pool_that_sleeps_holds_nothing_and_its_buffers_stay():
+    held, told, released, kept = package.answered(POOL + """
+    with memtally.pool(device="cpu") as pool:
+        weights = pool.allocate("6MiB", backend="host", long_lived=True)
+        work = pool.allocate("10MiB", backend="host")
+        weights[:], work[:] = b"w" * len(weights), b"x" * len(work)
+        held, told, kept = [], [], []
+        released = [pool.sleep("long-lived")]
+        held.append(pool.stats().held_bytes)
+        for wrong in (lambda: pool.allocate(1, backend="host"), pool.sleep, lambda: pool.sleep("some")):
+            try:
+                wrong()
+            except memtally.Error as error:
+                told.append(str(error))
+        pool.wake()
+        held.append(pool.stats().held_bytes)
+        kept.append([bytes(weights[-2:]).decode(), sum(work)])
+        work[:] = b"x" * len(work)
+        released.append(pool.sleep())
+        pool.wake()
+        kept.append([bytes(weights[-2:]).decode(), bytes(work[-2:]).decode()])
+        print(json.dumps([held, told, released, kept]))
+    """)
+    assert held == [0, 16 * MIB] and released == [16 * MIB, 16 * MIB], (held, released)
+    assert kept == [["ww", 0], ["ww", "xx"]], kept
+    assert told == ["the pool sleeps; wake() it before you take buffers",
+                    "the pool cannot sleep: it sleeps already, or work on it cannot be waited for",
+                    "a pool keeps nothing, long-lived, all while it sleeps, not 'some'"], told
+
+
 def test_what_is_wrong_is_said():
     told = package.answered(POOL + """
     pool, told = memtally.pool("cpu"), []

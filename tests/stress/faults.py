@@ -184,6 +184,70 @@ def test_whichever_allocation_of_the_watcher_fails_the_program_stays_as_it_is_or
     recorded(failing_alloc, or_not_begun)
 
 
+# A program that shares the machine, by each command that holds it.
+OWN = ["sh", "-c", "echo its own; exit 7"]
+HELD = {
+    "exec": ["exec", "--need", "host=512MiB", "--", *OWN],
+    "guard": ["guard", "--limit", "1GiB", "--signal", "USR1", "--freeze", "1s", "--", *OWN],
+}
+
+
+def held_or_not_begun(done):
+    if done.returncode == 7:
+        return None if done.stdout == "its own\n" else f"its output is {done.stdout!r}"
+    if done.returncode in (1, 2, 3, 125, 126, 127) and not done.stdout and done.stderr.strip():
+        return None
+    return f"status {done.returncode}"
+
+
+def of_held(fail):
+    for name, words in HELD.items():
+        tap.comment(name)
+        state = tempfile.mkdtemp(dir=FOLDER.name)
+        os.environ["XDG_STATE_HOME"] = state
+        sweep(lambda n, words=words: fail(n, [MEMTALLY, *words]), held_or_not_begun)
+        whole = run([MEMTALLY, *words])
+        assert (whole.returncode, whole.stdout) == (7, "its own\n"), whole
+
+
+def test_whichever_system_call_fails_a_held_program_is_itself_or_never_begins():
+    of_held(lambda n, words: failing_call(n, "command", words))
+
+
+def test_whichever_allocation_fails_a_held_program_is_itself_or_never_begins():
+    of_held(failing_alloc)
+
+
+def lines_of_tests(done):
+    return sorted(line.split(" - ", 1)[1] for line in done.stdout.splitlines() if " - " in line and line.startswith(("ok", "not ok")))
+
+
+def of_tests(fail):
+    """memtally test: each test that is told has the outcome that it has without a failure, or memtally says what failed."""
+    manifest = os.path.join(FOLDER.name, "tests.toml")
+    with open(manifest, "w", encoding="ascii") as file:
+        for name, status in (("passes", 0), ("fails", 3)):
+            file.write(f'[[test]]\nname = "{name}"\ncommand = ["sh", "-c", "exit {status}"]\nneed = "host=64MiB"\n')
+    os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(dir=FOLDER.name)
+    words = [MEMTALLY, "test", manifest]
+    expected = run(words)
+    assert lines_of_tests(expected) == ["fails", "passes"] and expected.returncode == 1, expected
+
+    def check(done):
+        if done.returncode == 1 and done.stdout.count("\nok ") + done.stdout.count("\nnot ok ") == 2:
+            return None if re.search("^ok [0-9]+ - fails", done.stdout, re.M) is None else "a test that fails passed"
+        return None if done.returncode in (1, 2, 3, 125) and done.stderr.strip() else f"status {done.returncode}"
+    sweep(lambda n: fail(n, words), check)
+
+
+def test_whichever_system_call_fails_no_failing_test_passes():
+    of_tests(lambda n, words: failing_call(n, "command", words))
+
+
+def test_whichever_allocation_fails_no_failing_test_passes():
+    of_tests(failing_alloc)
+
+
 PLAIN = run([WORKER])
 
 if __name__ == "__main__":

@@ -23,8 +23,8 @@ def part(name):
     """A module of the package, under a name that the tests' own helper does not have."""
     if "_package" not in sys.modules:
         package = types.ModuleType("_package")
-        built = os.environ.get("BUILD_DIR")
-        package.__path__ = [os.path.join(built, "python", "memtally") if built else os.path.join(packages(), "memtally")]
+        is_built = "MEMTALLY_WHEEL" not in os.environ
+        package.__path__ = [os.path.join(os.environ["BUILD_DIR"], "python", "memtally") if is_built else os.path.join(packages(), "memtally")]
         sys.modules["_package"] = package
     return importlib.import_module("_package." + name)
 

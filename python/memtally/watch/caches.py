@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Caches of models on the host: keys and values of attention, and the state of recurrent layers.
+"""Caches of models: keys and values of attention, and the state of recurrent layers.
 
 Every class of transformers that is called a cache says when an object of it is made. What such an object holds is
-looked at when a layer has changed its part of it, and of those whose layers change it themselves after each token.
+looked at when a layer has changed its part of it, and of those whose layers change it themselves after each token. What
+its functions give back need not be what it holds: a window's is longer, a quantised one's is not quantised.
 """
 
 import re
@@ -28,11 +29,13 @@ def category_of(name):
 
 
 class Caches:
-    def __init__(self, trace, torch, labels):
+    def __init__(self, trace, torch, tell, tell_anew):
         self.trace = trace
         self.torch = torch
-        self.labels = labels
+        self.tell = tell
+        self.tell_anew = tell_anew
         self.caches = {}  # id: weak reference
+        self.known = {}  # id of a tensor of a device: weak reference
 
     def wrap(self, module):
         for name, kind in list(vars(module).items()):
@@ -51,7 +54,7 @@ class Caches:
     def look(self):
         """At all of them. Never raises."""
         for reference in list(self.caches.values()):
-            self.look_at(reference(), self.labels.tell)
+            self.look_at(reference(), self.tell)
 
     def look_after_token(self, outputs):
         """At what no layer of a cache has told. Never raises."""
@@ -59,22 +62,22 @@ class Caches:
             for name, category in OUTPUTS.items():
                 value = outputs.get(name) if isinstance(outputs, dict) else None
                 if isinstance(value, (list, tuple)):
-                    self._look_into(value, category, self.labels.tell, 0)
+                    self._look_into(value, category, self.tell, 0)
         except Exception as error:
-            self.trace.failed("caches on the host", error)
+            self.trace.failed("caches", error)
         for reference in list(self.caches.values()):
             cache = reference()
             if cache is not None and not hasattr(cache, "layers"):
-                self.look_at(cache, self.labels.tell)
+                self.look_at(cache, self.tell)
 
     def look_at(self, cache, tell=None):
         """At a cache, or at one layer of it, whose tensors come and go. Never raises."""
         try:
             for name, value in list(vars(cache).items()) if hasattr(cache, "__dict__") else ():
                 if not isinstance(value, PLAIN):
-                    self._look_into(value, category_of(name), tell or self.labels.tell_anew, 0)
+                    self._look_into(value, category_of(name), tell or self.tell_anew, 0)
         except Exception as error:
-            self.trace.failed("caches on the host", error)
+            self.trace.failed("caches", error)
             self.caches.clear()
 
     def look_after_update(self, result, cache, *args, layer_idx=None, **kwargs):
@@ -86,16 +89,28 @@ class Caches:
             return
         layer = next((one for one in args if isinstance(one, int)), layer_idx)
         if layer in (None, *(getattr(cache, "transformer_layers", None) or [0])[:1]):
-            self.look_at(cache, self.labels.tell)
+            self.look_at(cache, self.tell)
         try:
-            self._look_into(result, "kv_cache", self.labels.tell_anew, 0)  # of this layer
+            self._look_into(result, "kv_cache", self.tell_anew, 0)  # of this layer
         except Exception as error:
-            self.trace.failed("caches on the host", error)
+            self.trace.failed("caches", error)
+
+    def _is_known(self, tensor):
+        """Whether a tensor of a device was here before. Its address says less: another one's may be the same."""
+        if tensor.is_cpu:
+            return False
+        key = id(tensor)
+        known = self.known.get(key)
+        if known is None or known() is not tensor:
+            self.known[key] = weakref.ref(tensor, lambda _: self.known.pop(key, None))
+            return False
+        return True
 
     def _look_into(self, value, category, tell, depth):
         if isinstance(value, self.torch.Tensor):
-            if value.is_cpu:
-                tell(value, category, "state" if category == "recurrent_state" else "cache")
+            if not self._is_known(value):
+                how = tell if value.is_cpu else self.tell_anew
+                how(value, category, "state" if category == "recurrent_state" else "cache")
         elif isinstance(value, (list, tuple, dict)) and depth < DEPTH:
             for part in value.values() if isinstance(value, dict) else value:
                 if not isinstance(part, PLAIN):

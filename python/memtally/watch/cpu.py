@@ -2,7 +2,8 @@
 """Tensors in the host's memory: what they are for is told to the recorder, by the address of their storage.
 
 A storage that PyTorch allocated is a heap block, and what is said of a block holds from its beginning until it is
-freed. One over memory of others (a mapped file, an array of numpy) is a range, and no more is known of it. Where there is
+freed. One over memory of others (a mapped file, an array of numpy), shared between processes or pinned is a range, and no
+more is known of it. Where there is
 no recorder nothing is done.
 """
 
@@ -16,7 +17,8 @@ from . import hooks
 
 STEP = "optimizer step"
 # As in include/memtally/category.h.
-CATEGORIES = {"weights": 1, "kv_cache": 2, "recurrent_state": 3, "activations": 4, "training": 11}
+CATEGORIES = {"weights": 1, "kv_cache": 2, "recurrent_state": 3, "activations": 4, "workspace": 6, "runtime": 10, "training": 11}
+PINNED = "pinned for devices"  # as the recorder calls it (src/recorder/hooks_cuda.c)
 
 
 def hook(name, *arguments):
@@ -42,6 +44,7 @@ class Labels:
         self.label_block = hook("label_block", *arguments)
         self.label_range = hook("label", *arguments)
         self.told = {}  # id of a tensor: weak reference, address, category, name
+        self.pinned = set()  # addresses of storages that go back to PyTorch
 
     def __bool__(self):
         return self.label_block is not None
@@ -60,17 +63,22 @@ class Labels:
 
     def tell_anew(self, tensor, category, name):
         """Raises where a tensor has no storage (RuntimeError, NotImplementedError)."""
-        flatten = getattr(type(tensor), "__tensor_flatten__", None)
-        if flatten:
-            for attribute in flatten(tensor)[0]:
-                self.tell_anew(getattr(tensor, attribute), category, name)
-            return
         storage = tensor.untyped_storage()
         address = storage.data_ptr()
         if not address or storage.device.type != "cpu":
             return
-        label = self.label_block if storage.resizable() else self.label_range
+        is_pinned = self.torch.cuda.is_initialized() and tensor.is_pinned()
+        # What PyTorch maps to share it between processes is resizable and no block.
+        label = self.label_block if storage.resizable() and not storage.is_shared() and not is_pinned else self.label_range
         label(address, storage.nbytes(), CATEGORIES[category], encoded(name))
+        if is_pinned and address not in self.pinned:
+            self.pinned.add(address)
+            weakref.finalize(storage, self._unpinned, address, storage.nbytes()).atexit = False
+
+    def _unpinned(self, address, length):
+        """PyTorch keeps what was pinned, for whoever asks next."""
+        self.pinned.discard(address)
+        self.label_range(address, length, CATEGORIES["runtime"], encoded(PINNED))
 
 
 class Scopes(threading.local):

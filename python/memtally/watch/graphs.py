@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT
 """CUDA graphs one by one: what each capture took, how many nodes it has, and of which batch it is."""
 
+import collections
 import ctypes
 import itertools
+import os
 import sys
 import time
 import weakref
@@ -12,6 +14,7 @@ from . import hooks, tables
 MOST_GRAPHS = 65536
 MOST_FRAMES = 200
 UNKNOWN = "-"
+NOTHING = (UNKNOWN,) * 5
 
 
 class Names:
@@ -32,7 +35,7 @@ class Names:
         return None
 
     def of(self, frame):
-        """(batch, tokens, draft, kind), each "-" where it is not known."""
+        """(batch, tokens, draft, kind, how many sizes are to be captured), each "-" where it is not known."""
         for _ in range(MOST_FRAMES):
             if frame is None:
                 break
@@ -40,9 +43,9 @@ class Names:
             if row:
                 names = frame.f_locals
                 numbers = [count_at(names, text) for text in (row.batch, row.tokens, row.draft)]
-                return (*numbers, word_at(names, row.kind))
+                return (*numbers, word_at(names, row.kind), length_at(names, row.expected))
             frame = frame.f_back
-        return (UNKNOWN,) * 4
+        return NOTHING
 
 
 def value_at(names, path):
@@ -82,6 +85,20 @@ def word_at(names, text):
     return word if word and word.isprintable() and " " not in word else UNKNOWN
 
 
+def length_at(names, path):
+    """Of a list, or a number itself; "-" is neither."""
+    value = None if path == UNKNOWN else value_at(names, path)
+    if isinstance(value, (list, tuple)):
+        return len(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else UNKNOWN
+
+
+def resident():
+    """Bytes of the host that this process has in use."""
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
 def count_nodes(stream):
     """Nodes of the graph that is being captured on a stream, as the driver counts them."""
     driver = ctypes.CDLL("libcuda.so.1")
@@ -101,6 +118,9 @@ class Graphs:
         self.torch = torch
         self.names = Names()
         self.numbers = itertools.count(1)
+        self.named = {}  # number: names, of whole batches that live
+        self.kept = collections.Counter()  # of the same names
+        self.pools = {}  # of PyTorch's name for it: from 1
         self.living = {}  # number: what says that the graph is gone
 
     def start(self):
@@ -126,7 +146,7 @@ class Graphs:
         return device, self.torch.cuda.mem_get_info(device)[0], allocated, reserved
 
     def _begin(self, graph, frame):
-        graph._memtally = (self.names.of(frame), self._held(), sys.exc_info()[1])
+        graph._memtally = (self.names.of(frame), self._held(), sys.exc_info()[1], resident())
 
     def _around_begin(self, function):
         def capture_begin(graph, *args, **kwargs):
@@ -140,13 +160,13 @@ class Graphs:
             begun = graph.__dict__.pop("_memtally", None)
             error = sys.exc_info()[1]
             if begun and error is not None and error is not begun[2]:  # torch.cuda.graph ends a capture on an error, too
-                self._quietly(self._failed, begun[0], error)
+                self._quietly(self._failed, begun, error)
                 return function(graph, *args, **kwargs)
             nodes = self._quietly(self._count_nodes)
             try:
                 result = function(graph, *args, **kwargs)
             except Exception as late:
-                self._quietly(self._failed, begun[0] if begun else (UNKNOWN,) * 4, late)
+                self._quietly(self._failed, begun, late)
                 raise
             self._quietly(self._done, graph, begun, nodes)
             return result
@@ -166,17 +186,32 @@ class Graphs:
     def _count_nodes(self):
         return count_nodes(self.torch.cuda.current_stream().cuda_stream)
 
-    def _failed(self, names, error):
+    def _failed(self, begun, error):
+        names, held = (begun[0], begun[1]) if begun else (NOTHING, (0, 0))
         self.trace.say(
-            "The capture of a CUDA graph failed (batch %s, tokens %s, draft %s, kind %s): %s"
-            % (*names, str(error).split("\n", maxsplit=1)[0])
+            "The capture of a CUDA graph failed (batch %s, tokens %s, draft %s, kind %s; %d MiB were free before it): %s"
+            % (*names[:4], held[1] >> 20, str(error).split("\n", maxsplit=1)[0])
         )
+
+    def _look_for_another(self, number, names):
+        """An engine that captures a whole batch again keeps both: a leak, where it goes on."""
+        batch, tokens, draft, kind = names
+        if kind != "FULL" or batch == UNKNOWN:
+            return
+        self.named[number] = names
+        self.kept[names] += 1
+        if self.kept[names] > 1:
+            self.trace.say(
+                "A CUDA graph was captured again while an earlier one of it is kept (batch %s, tokens %s, draft %s): %d are there"
+                % (batch, tokens, draft, self.kept[names]),
+                once="again %s %s %s" % (batch, tokens, draft),
+            )
 
     def _done(self, graph, begun, nodes):
         number = next(self.numbers)
         if not begun or number > MOST_GRAPHS:
             return
-        names, (device, free_before, _, reserved_before), _ = begun
+        (*names, expected), (device, free_before, _, reserved_before), _, host_before = begun
         _, free, allocated, reserved = self._held()
         pool = max(0, reserved - reserved_before)
         driver = max(0, free_before - free - pool)
@@ -184,8 +219,15 @@ class Graphs:
         self.living[number] = weakref.ref(graph, lambda _: self._quietly(self._gone, number))
         now = time.monotonic_ns()
         nodes = UNKNOWN if nodes is None else nodes
+        self._look_for_another(number, tuple(names))
         self.trace.line("x", device, now, number, pool, driver, nodes, allocated, reserved, *names)
+        host = max(0, resident() - host_before)
+        pool_number = self.pools.setdefault(tuple(graph.pool()), len(self.pools) + 1)
+        self.trace.line("z", number, host, pool_number, expected)
 
     def _gone(self, number):
+        names = self.named.pop(number, None)
+        if names:
+            self.kept[names] -= 1
         if self.living.pop(number, None):
             self.trace.line("y", time.monotonic_ns(), number)

@@ -3,7 +3,7 @@
 
 import sys
 
-from . import allocator, caches, cpu, endings, figures, graphs, peaks, phases, tensors
+from . import allocator, caches, cpu, endings, figures, graphs, peaks, phases, tensors, workspaces
 
 
 class Session:
@@ -59,12 +59,14 @@ def start(watch, trace, parts):
     _try(trace, "graphs", lambda: phases.wrap_graphs(trace, torch))
     _try(trace, "graphs one by one", session.graphs.start)
     watch.when_imported("transformers.cache_utils", session.tensors.wrap_caches)
+    for wrap in (session.tensors.caches.wrap, lambda module: session.tensors.wrap_caches(module, "Cache")):
+        watch.when_any_imported(caches.is_model, wrap)
+    watch.when_imported("transformers.cache_utils", session.tensors.caches.wrap)
     if session.tensors.labels:
         steps = cpu.Steps(torch, session.tensors.caches)
         _try(trace, "steps on the host", lambda: steps.start(watch))
-        for wrap in (session.tensors.caches.wrap, lambda module: session.tensors.wrap_caches(module, "Cache")):
-            watch.when_any_imported(caches.is_model, wrap)
-        watch.when_imported("transformers.cache_utils", session.tensors.caches.wrap)
+    buffers = workspaces.Workspaces(trace, torch, session.tensors.tell_anew)
+    _try(trace, "workspaces of FlashInfer", lambda: buffers.start(watch))
     queue = getattr(torch.cuda, "_lazy_call", None)
     if queue:
         queue(lambda: _try(trace, "CUDA's start", lambda: _on_cuda(session, parts)))

@@ -11,7 +11,7 @@ Phase = namedtuple("Phase", "package since until module function category name")
 # Where an engine says a figure: in a line of its log, or in an attribute once a function is over.
 Figure = namedtuple("Figure", "package how pattern unit name")
 # A function of an engine that captures CUDA graphs, and where in its locals it says what a graph is of.
-Graph = namedtuple("Graph", "package since until module function batch tokens draft kind")
+Graph = namedtuple("Graph", "package since until module function batch tokens draft kind expected")
 # Between which versions of an engine the phases were tried.
 Tried = namedtuple("Tried", "package first last")
 

@@ -23,7 +23,7 @@ class Holders:
         self.modules = {}  # id: weak reference
         self.told = {}  # address: (category, name)
         self.labels = cpu.Labels(torch)
-        self.caches = caches.Caches(trace, torch, self.labels)
+        self.caches = caches.Caches(trace, torch, self.tell, self.tell_anew)
         self.next_look = 0.0
         history.watchers.append(self._forget)
         history.after_drain = self.look_now_and_then
@@ -74,6 +74,8 @@ class Holders:
 
     def tell(self, tensor, category, name):
         """Once for each block, as far as is known here."""
+        if self._has_parts(tensor, self.tell, category, name):
+            return None
         if self._is_on_host(tensor):
             return self._tell_on_host(self.labels.tell, tensor, category, name)
         address = self._address_of(tensor)
@@ -83,12 +85,23 @@ class Holders:
 
     def tell_anew(self, tensor, category, name):
         """Of blocks that come and go, where another one may have the address by now."""
+        if self._has_parts(tensor, self.tell_anew, category, name):
+            return None
         if self._is_on_host(tensor):
             return self._tell_on_host(self.labels.tell_anew, tensor, category, name)
         address = self._address_of(tensor)
         if address:
             self.told[address] = (category, name)
             self.trace.line("h", time.monotonic_ns(), "%x" % address, category, name)
+
+    def _has_parts(self, tensor, tell, category, name):
+        """Of a tensor that is made of others, as a quantised one is, they are told. Whether it is."""
+        flatten = getattr(type(tensor), "__tensor_flatten__", None)
+        if flatten is None or hasattr(tensor, "_local_tensor"):
+            return False
+        for part in flatten(tensor)[0]:
+            tell(getattr(tensor, part), category, name)
+        return True
 
     def _is_on_host(self, tensor):
         return bool(self.labels) and isinstance(tensor, self.torch.Tensor) and tensor.is_cpu
@@ -185,18 +198,8 @@ class Holders:
             except BaseException as error:
                 hooks.leave_out_own_frames(error)
                 raise
-            if update.__name__ == "update":
-                self._tell_cache(result)
-            if self.labels and args:
+            if args:
                 self.caches.look_after_update(result, *args, **kwargs)
             return result
 
         return update_and_tell
-
-    def _tell_cache(self, result):
-        try:
-            for tensor in result if isinstance(result, tuple) else ():
-                if not self._is_on_host(tensor):  # what a cache gives back need not be what it holds
-                    self.tell_anew(tensor, "kv_cache", "cache")
-        except Exception as error:
-            self.trace.failed("caches", error)

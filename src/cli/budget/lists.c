@@ -119,6 +119,18 @@ static void put_resources(json_t *test, const json_t *groups)
     mt_strbuf_finish(&need);
 }
 
+static void put_turns(json_t *test, const json_t *property, json_t *value)
+{
+    static const char *const keys[][2] = {{"RESOURCE_LOCK", "locks"},
+                                          {"DEPENDS", "after"},
+                                          {"FIXTURES_REQUIRED", "requires"},
+                                          {"FIXTURES_SETUP", "sets_up"},
+                                          {"FIXTURES_CLEANUP", "cleans_up"}};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (is_property(property, keys[i][0]) && json_is_array(value))
+            json_object_set(test, keys[i][1], value);
+}
+
 static void put_property(json_t *test, const json_t *property)
 {
     json_t *value = json_object_get(property, "value");
@@ -134,6 +146,10 @@ static void put_property(json_t *test, const json_t *property)
         json_object_set(test, "skip_status", value);
     else if (is_property(property, "RESOURCE_GROUPS"))
         put_resources(test, value);
+    else if (is_property(property, "RUN_SERIAL"))
+        json_object_set(test, "alone", value);
+    else
+        put_turns(test, property, value);
 }
 
 static int is_disabled(const json_t *properties)
@@ -176,6 +192,8 @@ static json_t *take_meson(const json_t *given)
         json_object_set(test, "directory", directory);
     if (json_integer_value(timeout) > 0)
         json_object_set(test, "timeout", timeout);
+    if (json_is_false(json_object_get(given, "is_parallel")))
+        json_object_set_new(test, "alone", json_true());
     json_object_set_new(test, "skip_status", json_integer(77));
     return test;
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/ticks.h"
+#include "cli/budget/turns.h"
 #include "cli/console.h"
 
 #define LOOK_MS        20
@@ -293,8 +294,34 @@ static int is_worth_asking(const struct budget_suite *suite, const struct loop *
     return 1;
 }
 
+static enum budget_turn turn_of(struct budget_suite *suite, const struct loop *loop, size_t test)
+{
+    size_t running[RUNNING_MAX];
+    struct mt_strbuf why = {0};
+    for (size_t i = 0; i < loop->n_running; i++)
+        running[i] = loop->running[i].test;
+    enum budget_turn turn = budget_turn_of(suite, test, running, loop->n_running, &why);
+    if (turn == BUDGET_TURN_NEVER)
+        conclude(suite, test, BUDGET_CANNOT, &why);
+    else
+        mt_strbuf_finish(&why);
+    return turn;
+}
+
+/* Nothing runs, and each that waits waits for another one. */
+static void give_up(struct budget_suite *suite, struct loop *loop)
+{
+    for (size_t i = 0; i < loop->n_waiting; i++) {
+        struct mt_strbuf why = {0};
+        mt_strbuf_puts(&why, "it waits for tests that wait for it\n");
+        conclude(suite, loop->waiting[i], BUDGET_CANNOT, &why);
+    }
+    loop->n_waiting = 0;
+}
+
 static int start_what_fits(struct budget_suite *suite, struct loop *loop)
 {
+    size_t n_later = 0;
     uint64_t now_ns = mt_monotonic_ns();
     if (loop->asked_ns && now_ns - loop->asked_ns < ASK_EVERY_NS)
         return CLI_EXIT_OK;
@@ -302,16 +329,22 @@ static int start_what_fits(struct budget_suite *suite, struct loop *loop)
     int code = budget_world_look(suite->world);
     for (size_t i = 0; i < loop->n_waiting; i++) {
         size_t test = loop->waiting[i];
-        int started = 0;
-        if (!code && loop->n_running < suite->n_jobs && is_worth_asking(suite, loop, test))
+        enum budget_turn turn = turn_of(suite, loop, test);
+        int started = turn == BUDGET_TURN_NEVER ? -1 : 0;
+        n_later += turn == BUDGET_TURN_LATER;
+        if (turn == BUDGET_TURN_NOW && !code && loop->n_running < suite->n_jobs &&
+            is_worth_asking(suite, loop, test))
             started = try_start(suite, test, &loop->running[loop->n_running]);
         if (started > 0)
             loop->n_running++;
         if (started == 0)
             loop->waiting[kept++] = test;
     }
+    int has_changed = loop->n_waiting != kept;
     loop->n_waiting = kept;
     loop->asked_ns = now_ns;
+    if (loop->n_running == 0 && !has_changed && n_later == kept)
+        give_up(suite, loop);
     return code;
 }
 
@@ -361,7 +394,7 @@ static void end_all(struct budget_suite *suite, struct loop *loop)
 static void leave_out(struct budget_suite *suite)
 {
     for (size_t i = 0; suite->leaves_out_passed && i < suite->tests->n; i++)
-        if (suite->results[i].passed_last) {
+        if (suite->results[i].passed_last && !budget_is_fixture(&suite->tests->items[i])) {
             struct mt_strbuf why = {0};
             mt_strbuf_puts(&why, "it passed in the last run\n");
             conclude(suite, i, BUDGET_SKIPPED, &why);

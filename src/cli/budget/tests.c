@@ -15,9 +15,10 @@
 
 #define TIMEOUT_NS 600000000000u
 
-static const char *const known_keys[] = {"name",        "command",     "need",
-                                         "environment", "directory",   "timeout",
-                                         "should_fail", "skip_status", NULL};
+static const char *const known_keys[] = {"name",      "command",   "need",        "environment",
+                                         "directory", "timeout",   "should_fail", "skip_status",
+                                         "alone",     "locks",     "after",       "requires",
+                                         "sets_up",   "cleans_up", NULL};
 
 static int refuse(struct mt_error *error, const char *name, const char *why)
 {
@@ -122,6 +123,30 @@ static int take_timeout(struct budget_test *test, const json_t *timeout, struct 
     return 0;
 }
 
+static int take_names(const json_t *given, const char *key, const json_t **names,
+                      struct mt_error *error)
+{
+    const json_t *list = json_object_get(given, key);
+    int is_right = !list || json_is_array(list);
+    for (size_t i = 0; i < json_array_size(list); i++)
+        is_right = is_right && json_is_string(json_array_get(list, i));
+    *names = list;
+    char why[80];
+    snprintf(why, sizeof why, "its key '%s' is no array of texts", key);
+    return is_right ? 0 : refuse(error, json_string_value(json_object_get(given, "name")), why);
+}
+
+static int take_turns(struct budget_test *test, const json_t *given, struct mt_error *error)
+{
+    int status = take_names(given, "locks", &test->locks, error);
+    status = status ? status : take_names(given, "after", &test->after, error);
+    status = status ? status : take_names(given, "requires", &test->required, error);
+    status = status ? status : take_names(given, "sets_up", &test->sets_up, error);
+    status = status ? status : take_names(given, "cleans_up", &test->cleans_up, error);
+    test->is_alone = json_is_true(json_object_get(given, "alone"));
+    return status;
+}
+
 static int take_test(struct budget_test *test, const json_t *given, const json_t *defaults,
                      struct mt_error *error)
 {
@@ -140,6 +165,8 @@ static int take_test(struct budget_test *test, const json_t *given, const json_t
     if (status == 0)
         status =
             take_timeout(test, timeout ? timeout : json_object_get(defaults, "timeout"), error);
+    if (status == 0)
+        status = take_turns(test, given, error);
     test->directory = json_string_value(json_object_get(given, "directory"));
     test->fails_well = json_is_true(json_object_get(given, "should_fail"));
     test->skip_status = (int)json_integer_value(json_object_get(given, "skip_status"));

@@ -18,6 +18,10 @@ struct budget_test {
     uint64_t timeout_ns;
     int fails_well;  /* it is meant to fail */
     int skip_status; /* with which it says that it cannot run here; 0: none */
+    int is_alone;    /* nothing runs beside it */
+    /* Arrays of names, or NULL: those that hold one lock never run at once; it starts once other
+     * tests have ended; fixtures that it requires, sets up, or cleans up after all who do. */
+    const json_t *locks, *after, *required, *sets_up, *cleans_up;
 };
 
 struct budget_tests {

@@ -136,12 +136,35 @@ static void put_components(const char *heading, const struct mt_component_differ
     cli_table_draw(&table, terminal, out);
 }
 
+#define DEVICE_SHORT  16 /* "gpu:GPU-01234567" */
+#define DEVICE_ENDING 8
+#define DEVICE_TEXT   32
+
+/* A device by as much of its UUID as tells it from the others: a table would cut out its middle. */
+static const char *short_name(const struct mt_comparison *comparison, const char *place,
+                              char text[DEVICE_TEXT])
+{
+    size_t length = strlen(place);
+    int is_alone = 1;
+    if (strncmp(place, "gpu:GPU-", 8) != 0 || length <= DEVICE_SHORT + DEVICE_ENDING)
+        return place;
+    for (size_t i = 0; i < comparison->n_places; i++)
+        is_alone &= strcmp(comparison->places[i].place, place) == 0 ||
+                    strncmp(comparison->places[i].place, place, DEVICE_SHORT) != 0;
+    if (is_alone)
+        snprintf(text, DEVICE_TEXT, "%.*s", DEVICE_SHORT, place);
+    else
+        snprintf(text, DEVICE_TEXT, "gpu:…%s", place + length - DEVICE_ENDING);
+    return text;
+}
+
 static void put_places(const struct mt_comparison *comparison, const struct cli_terminal *terminal,
                        struct mt_strbuf *out)
 {
+    char name[DEVICE_TEXT];
     for (size_t i = 0; comparison->n_places > 1 && i < comparison->n_places; i++)
-        put_components(comparison->places[i].place, comparison->places[i].components, terminal,
-                       out);
+        put_components(short_name(comparison, comparison->places[i].place, name),
+                       comparison->places[i].components, terminal, out);
 }
 
 static void put_accuracy(const struct mt_comparison *comparison,
@@ -182,8 +205,9 @@ static void add_difference(struct mt_text_table *table, const struct mt_differen
 static void name_difference(const struct mt_comparison *comparison,
                             const struct mt_difference *difference, struct mt_strbuf *name)
 {
+    char place[DEVICE_TEXT];
     if (comparison->n_places > 1)
-        mt_strbuf_printf(name, "%s ", difference->place);
+        mt_strbuf_printf(name, "%s ", short_name(comparison, difference->place, place));
     mt_strbuf_puts(name, compare_category_name(difference->category));
     if (difference->name)
         mt_strbuf_printf(name, ": %s", difference->name);

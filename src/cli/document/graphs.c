@@ -64,9 +64,10 @@ static void put_graphs(const struct mt_graphs *run, const struct cli_terminal *t
                        struct mt_strbuf *out)
 {
     static const struct mt_text_table_column columns[] = {
-        {"kind", MT_CELL_TEXT, 0},   {"batch", MT_CELL_COUNT, 0},  {"tokens", MT_CELL_COUNT, 0},
-        {"draft", MT_CELL_COUNT, 0}, {"pieces", MT_CELL_COUNT, 2}, {"nodes", MT_CELL_COUNT, 1},
-        {"pool", MT_CELL_SIZE, 0},   {"driver", MT_CELL_SIZE, 0},
+        {"kind", MT_CELL_TEXT, 0},       {"batch", MT_CELL_COUNT, 0},  {"tokens", MT_CELL_COUNT, 0},
+        {"draft", MT_CELL_COUNT, 0},     {"pieces", MT_CELL_COUNT, 2}, {"nodes", MT_CELL_COUNT, 1},
+        {"pool", MT_CELL_SIZE, 0},       {"driver", MT_CELL_SIZE, 0},  {"host", MT_CELL_SIZE, 1},
+        {"if dropped", MT_CELL_SIZE, 1},
     };
     struct mt_text_table table;
     mt_text_table_init(&table, columns, sizeof columns / sizeof *columns, terminal->utf8);
@@ -81,6 +82,8 @@ static void put_graphs(const struct mt_graphs *run, const struct cli_terminal *t
             {.number = graph->nodes},
             {.number = graph->pool_bytes},
             {.number = graph->driver_bytes},
+            {.number = graph->host_bytes},
+            {.number = graph->reclaimable_bytes},
         };
         mt_text_table_add(&table, 0, MT_ROW_PLAIN, cells);
     }
@@ -127,6 +130,26 @@ static void put_difference(const struct mt_graphs_difference *difference,
     cli_table_fact(terminal, out, "advice", "%s", advice[difference->advice]);
 }
 
+/* Sizes that the engine meant to capture and did not. */
+static void put_missing(const struct mt_graphs *run, const char *letter,
+                        const struct cli_terminal *terminal, struct mt_strbuf *out)
+{
+    char name[40] = "of tokens";
+    if (!run->n)
+        cli_table_fact(terminal, out, "none", "%s captured no CUDA graph", letter);
+    for (size_t i = 0; i < run->n_drafts; i++) {
+        const struct mt_graph_draft *draft = &run->drafts[i];
+        if (draft->expected == MT_UNKNOWN || draft->n >= draft->expected)
+            continue;
+        if (draft->draft != MT_UNKNOWN)
+            snprintf(name, sizeof name, "with draft_len_%" PRIu64, draft->draft);
+        cli_table_fact(terminal, out, "missing",
+                       "%s captured %" PRIu64 " of %" PRIu64
+                       " graphs %s: other batches run without one",
+                       letter, draft->n, draft->expected, name);
+    }
+}
+
 void cli_graphs_table(const struct cli_graphs_document *document,
                       const struct cli_terminal *terminal, struct mt_strbuf *out)
 {
@@ -142,12 +165,28 @@ void cli_graphs_table(const struct cli_graphs_document *document,
                            "the driver's %s count, which it keeps for later ones",
                            letters[i], document->runs[i]->dropped,
                            mt_format_size(document->runs[i]->dropped_driver_bytes, kept));
+    for (int i = 0; i < LETTERS && document->runs[i]; i++)
+        put_missing(document->runs[i], letters[i], terminal, out);
     if (document->difference)
         put_difference(document->difference, terminal, out);
     put_runs(document, terminal, out);
     for (int i = 0; i < LETTERS && document->runs[i]; i++)
         if (document->show_all || !document->difference)
             put_graphs(document->runs[i], terminal, out);
+}
+
+/* Graphs that an engine was to capture and did not; unknown where none says how many. */
+static uint64_t missing_of(const struct mt_graphs *run)
+{
+    uint64_t missing = MT_UNKNOWN;
+    for (size_t i = 0; i < run->n_drafts; i++) {
+        const struct mt_graph_draft *draft = &run->drafts[i];
+        if (draft->expected == MT_UNKNOWN)
+            continue;
+        missing = missing == MT_UNKNOWN ? 0 : missing;
+        missing += draft->expected > draft->n ? draft->expected - draft->n : 0;
+    }
+    return missing;
 }
 
 /* ---- as JSON ---- */
@@ -178,6 +217,8 @@ static void json_graphs(const struct mt_graphs *run, struct mt_json *json)
         mt_json_count(json, "nodes", graph->nodes);
         mt_json_count(json, "pool_bytes", graph->pool_bytes);
         mt_json_count(json, "driver_bytes", graph->driver_bytes);
+        mt_json_count(json, "host_bytes", graph->host_bytes);
+        mt_json_count(json, "reclaimable_bytes", graph->reclaimable_bytes);
         mt_json_end(json);
     }
     mt_json_end(json);
@@ -208,6 +249,7 @@ static void json_run(const struct mt_graphs *run, const char *directory, const c
         mt_json_count(json, key, run->drafts[i].n);
     }
     mt_json_end(json);
+    mt_json_count(json, "missing", missing_of(run));
     json_graphs(run, json);
     mt_json_end(json);
 }

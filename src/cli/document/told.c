@@ -182,3 +182,21 @@ int cli_document_told(const char *recording, enum mt_told_kind kind, enum cli_fo
     mt_told_finish(&told);
     return result;
 }
+
+#define SHOWN 30 /* where a summary has no room for all */
+
+/* A program may have no model, and end before any operator ran. */
+void cli_print_told(const char *command, const char *recording, enum mt_told_kind kind,
+                    FILE *stream)
+{
+    struct mt_strbuf out = {0};
+    struct mt_error error = {.offset = MT_NO_OFFSET};
+    struct cli_terminal terminal = cli_terminal_of(fileno(stream));
+    mt_strbuf_puts(&out, "\n");
+    if (cli_document_told(recording, kind, CLI_FORMAT_TABLE, SHOWN, &terminal, &out, &error) == 0)
+        fputs(mt_strbuf_text(&out), stream);
+    else
+        cli_complain("%s: %s were not seen: PyTorch was not used, or not by Python", command,
+                     kind == MT_TOLD_LAYERS ? "layers of models" : "operators of PyTorch");
+    mt_strbuf_finish(&out);
+}

@@ -3,6 +3,8 @@
 #ifndef CLI_DOCUMENT_TOLD_H
 #define CLI_DOCUMENT_TOLD_H
 
+#include <stdio.h>
+
 #include "cli/document/document.h"
 #include "pytorch/told.h"
 
@@ -11,5 +13,10 @@
 int cli_document_told(const char *recording, enum mt_told_kind kind, enum cli_format format,
                       size_t most, const struct cli_terminal *terminal, struct mt_strbuf *out,
                       struct mt_error *error);
+
+/* Prints the beginning of the table after what stands on `stream`. Where there is none it complains
+ * in the name of `command`. */
+void cli_print_told(const char *command, const char *recording, enum mt_told_kind kind,
+                    FILE *stream);
 
 #endif

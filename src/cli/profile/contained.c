@@ -30,16 +30,17 @@ int profile_contained_find(const char *name, struct profile_contained *profile)
                      name, name);
         return CLI_EXIT_CANNOT;
     }
-    int result =
-        mt_contained_engine_find("/proc", profile->container, &profile->found, &error);
+    int result = mt_contained_engine_find("/proc", profile->container, &profile->found, &error);
+    if (result == 0)
+        result = mt_container_check_room(profile->container, profile->found.pid, &error);
     return result < 0 ? cli_fail(&error) : CLI_EXIT_OK;
 }
 
 int profile_contained_open(struct profile_contained *profile)
 {
-    static const struct mt_drive_object recorder = {
-        "the recorder for containers", "libmemtally-record-portable.so",
-        "MEMTALLY_RECORDER_PORTABLE", "/recorder"};
+    static const struct mt_drive_object recorder = {"the recorder for containers",
+                                                    "libmemtally-record-portable.so",
+                                                    "MEMTALLY_RECORDER_PORTABLE", "/recorder"};
     static const struct mt_drive_object inside = {"the program for containers", "memtally-inside",
                                                   "MEMTALLY_INSIDE", "/container/inside"};
     char paths[2][PATH_MAX];
@@ -87,8 +88,7 @@ static int name_result(const char *name, char path[PATH_MAX])
     char stamp[32];
     struct tm local;
     time_t now = time(NULL);
-    return localtime_r(&now, &local) &&
-           strftime(stamp, sizeof stamp, "%Y%m%d_%H%M%S", &local) &&
+    return localtime_r(&now, &local) && strftime(stamp, sizeof stamp, "%Y%m%d_%H%M%S", &local) &&
            snprintf(path, PATH_MAX, RESULTS "/%s_%s.json", name, stamp) < PATH_MAX;
 }
 

@@ -30,22 +30,42 @@
 #include <unistd.h>
 
 #include "container/inside/libc_version.h"
-#include "watch/watch.h"
 
 #define POLL_MS      20
 #define TELL_EVERY   25   /* of POLL_MS */
 #define UNLOCK_STEPS 1500 /* of POLL_MS: what a program that is killed has to end */
 
-/* The driver's library of NVIDIA cannot be loaded into a static program. */
+/* These stand in place of the library's own. The driver's library of NVIDIA cannot be loaded into a
+ * static program, and a folder in /tmp would be left there by a kill: all may write into ours. */
+void mt_watch_gpus(struct mt_run *run, uint64_t now_ns);
+void mt_watch_gpus_finish(struct mt_run *run);
+void mt_side_make(struct mt_run *run);
+int mt_side_take_in(const struct mt_run *run, int (*is_busy)(const struct mt_run *run, long pid),
+                    struct mt_error *error);
+
 void mt_watch_gpus(struct mt_run *run, uint64_t now_ns)
 {
+    (void)run;
     (void)now_ns;
-    run->gpus.next_ns = UINT64_MAX;
 }
 
 void mt_watch_gpus_finish(struct mt_run *run)
 {
     (void)run;
+}
+
+void mt_side_make(struct mt_run *run)
+{
+    (void)run;
+}
+
+int mt_side_take_in(const struct mt_run *run, int (*is_busy)(const struct mt_run *run, long pid),
+                    struct mt_error *error)
+{
+    (void)run;
+    (void)is_busy;
+    (void)error;
+    return 0;
 }
 
 static int open_lock(const char *folder)

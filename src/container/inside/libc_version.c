@@ -17,9 +17,15 @@
 #define WHOLE_VERSION "\0GLIBC_2.34" /* since when libdl and libpthread are parts of it */
 
 /* Folders that distributions keep libc.so.6 in. */
-static const char *const folders[] = {
-    "/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu",
-    "/usr/lib/aarch64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib", NULL};
+static const char *const folders[] = {"/lib/x86_64-linux-gnu",
+                                      "/usr/lib/x86_64-linux-gnu",
+                                      "/lib/aarch64-linux-gnu",
+                                      "/usr/lib/aarch64-linux-gnu",
+                                      "/lib64",
+                                      "/usr/lib64",
+                                      "/lib",
+                                      "/usr/lib",
+                                      NULL};
 
 struct bytes {
     const char *at;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The pool of host memory as a buffer type of ggml. A program gets it from here, or has ggml load
- * this library (GGML_BACKEND_PATH): then a device that computes nothing stands beside the processor,
- * and its buffer type has the name by which llama.cpp's --override-tensor asks for it. */
+ * this library (GGML_BACKEND_PATH): then a device that computes nothing stands beside the
+ * processor, and its buffer type has the name by which llama.cpp's --override-tensor asks for it.
+ */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>

@@ -37,8 +37,8 @@ void memtally_pool_rmm_deallocate(void *block, size_t bytes, void *stream, void 
  * devices have their memory back, and blocks keep their addresses. Returns the bytes given back, or
  * a negative MT_E code of the first pool that would not; the others sleep. */
 int64_t memtally_pool_sleep(int keeps_contents);
-/* Wakes them. MT_OK, or the code of the first that did not wake: it sleeps on, and this may be tried
- * again. */
+/* Wakes them. MT_OK, or the code of the first that did not wake: it sleeps on, and this may be
+ * tried again. */
 int memtally_pool_wake(void);
 
 /* The pool of host memory as a ggml_backend_buffer_type_t. Borrowed, static; NULL where the process

@@ -58,9 +58,8 @@ static size_t make_set(unsigned set, struct mt_schedule_item *items, struct mt_s
     return n;
 }
 
-static void test_a_made_set_ends_within_a_tenth_of_the_bound(void **unused)
+static void hold_sets(unsigned from)
 {
-    (void)unused;
     static struct mt_schedule_item items[MOST];
     static size_t order[MOST];
     struct mt_schedule_room room;
@@ -69,7 +68,7 @@ static void test_a_made_set_ends_within_a_tenth_of_the_bound(void **unused)
     unsigned n_small = 0;
     double worst = 0;
     double sum = 0;
-    for (unsigned set = 0; set < SETS; set++) {
+    for (unsigned set = from; set < from + SETS; set++) {
         size_t n = make_set(set, items, &room);
         double seconds;
         assert_int_equal(mt_schedule_plan(items, n, &room, order, &schedule, NULL), 0);
@@ -87,6 +86,14 @@ static void test_a_made_set_ends_within_a_tenth_of_the_bound(void **unused)
         sum / SETS, worst, n_worse, n_small);
     /* Of the others the bound may be too low or the order too slow: no search told which. */
     assert_true(n_worse <= SETS / 50);
+}
+
+/* The second thousand had not been seen when the orders were made. */
+static void test_a_made_set_ends_within_a_tenth_of_the_bound(void **unused)
+{
+    (void)unused;
+    hold_sets(0);
+    hold_sets(7000000);
 }
 
 /* Visits all orders of 0..n-1 and keeps the shortest. */

@@ -422,6 +422,24 @@ static void test_the_kernel_tells_of_a_stall(void **state)
     mt_group_remove(&os, &group);
 }
 
+static void test_who_waits_beside_a_descriptor_is_told_of_it_and_of_nothing(void **state)
+{
+    struct mt_alarm_os os = make_machine(2);
+    struct mt_alarm *alarm;
+    struct mt_alarm_counts counts;
+    (void)state;
+    assert_int_equal(mt_alarm_open_with(&os, 0, NULL, &alarm, NULL), 0);
+    int fd = new_file("end of a program");
+    assert_int_equal(mt_alarm_wait_beside(alarm, fd, SECOND), MT_ETIMEOUT);
+    made.revents[fd] = POLLIN;
+    assert_int_equal(mt_alarm_wait_beside(alarm, fd, SECOND), 0);
+    mt_alarm_read(alarm, &counts);
+    for (int kind = 0; kind < MT_N_ALARMS; kind++)
+        assert_int_equal(counts.n[kind], 0);
+    mt_alarm_close(alarm);
+    assert_true(made.is_open[fd]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -433,6 +451,7 @@ int main(void)
         cmocka_unit_test(test_what_is_no_window_is_refused),
         cmocka_unit_test(test_the_kernel_tells_of_a_group_that_is_full),
         cmocka_unit_test(test_the_kernel_tells_of_a_stall),
+        cmocka_unit_test(test_who_waits_beside_a_descriptor_is_told_of_it_and_of_nothing),
     };
     return RUN_TESTS(tests);
 }

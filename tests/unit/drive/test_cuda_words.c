@@ -235,14 +235,25 @@ static void test_another_failure_is_not_taken_for_too_little_memory(void **state
     assert_non_null(strstr(result.why, "exit status 1"));
 }
 
-static void test_a_program_that_is_cut_off_is_not_called_stuck(void **state)
+static void test_a_program_that_is_cut_off_while_it_computes_is_not_called_stuck(void **state)
+{
+    static struct mt_drive_result result;
+    (void)state;
+    result = (struct mt_drive_result){
+        .outcome = MT_DRIVE_UNDECIDED, .is_cuda = 1, .report = {.works_on = 1}};
+    mt_drive_explain_end(&result);
+    assert_non_null(strstr(result.why, "--timeout gives it longer"));
+    assert_null(strstr(result.why, "hangs"));
+}
+
+static void test_a_program_that_computes_nothing_hangs(void **state)
 {
     static struct mt_drive_result result;
     (void)state;
     result = (struct mt_drive_result){.outcome = MT_DRIVE_UNDECIDED, .is_cuda = 1};
     mt_drive_explain_end(&result);
-    assert_non_null(strstr(result.why, "--timeout gives it longer"));
-    assert_null(strstr(result.why, "hangs"));
+    assert_non_null(strstr(result.why, "hangs"));
+    assert_non_null(strstr(result.why, "computed next to nothing"));
 }
 
 static void test_the_share_of_a_device_is_read_from_the_command_line(void **state)
@@ -366,7 +377,8 @@ int main(void)
         cmocka_unit_test(test_a_device_too_small_for_a_context_is_named),
         cmocka_unit_test(test_a_refusal_of_pytorch_itself_is_told_from_one_of_a_device),
         cmocka_unit_test(test_another_failure_is_not_taken_for_too_little_memory),
-        cmocka_unit_test(test_a_program_that_is_cut_off_is_not_called_stuck),
+        cmocka_unit_test(test_a_program_that_is_cut_off_while_it_computes_is_not_called_stuck),
+        cmocka_unit_test(test_a_program_that_computes_nothing_hangs),
         cmocka_unit_test(test_the_share_of_a_device_is_read_from_the_command_line),
         cmocka_unit_test(test_a_device_needs_a_cache_for_one_request_only),
         cmocka_unit_test(test_a_library_of_another_cuda_is_named),

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Leaks in made series: each is a level with what programs do to it, of a fixed seed. A series has
- * a leak or has none because it was made so. Thresholds were tuned on the seeds of the ordinary
- * run; `test_growth SEED` makes other series. */
+/* Leaks in made series, and in captured ones of real programs (series/). A made one is a level with
+ * what programs do to it, of a fixed seed; it has a leak or has none because it was made so.
+ * Thresholds were tuned on the seeds of the ordinary run; `test_growth SEED` makes other series. No
+ * threshold was tuned on a captured one. */
 #include "tests/support/unit.h"
 
 #include "guard/growth.h"
+#include "tests/unit/guard/series_dir.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -217,6 +219,61 @@ static void test_clocks_that_jump_make_no_leak(void **state)
     }
 }
 
+/* ---- captured series ---- */
+
+/* The growth of a program whose resident size was written down once a second, at its first alarm
+ * or at the end. Returns when that was. */
+static double growth_of_captured(const char *name, struct mt_monitor_growth *growth)
+{
+    char path[512];
+    char line[512];
+    double s = 0;
+    struct mt_growth_bins trend = {0};
+    snprintf(path, sizeof path, "%s/%s.series", SERIES_DIR, name);
+    FILE *file = fopen(path, "re");
+    if (!file)
+        fail_msg("cannot open %s", path);
+    *growth = (struct mt_monitor_growth){0};
+    while (growth->leak == MT_LEAK_NONE && fgets(line, sizeof line, file)) {
+        char *rest = line;
+        for (char *end = line; *line != '#' && growth->leak == MT_LEAK_NONE; rest = end, s++) {
+            uint64_t kib = strtoull(rest, &end, 10);
+            if (end == rest)
+                break;
+            if (mt_growth_add(&trend, (uint64_t)(s * 1e9), kib << 10))
+                mt_growth_of(&trend, AVAILABLE, growth);
+        }
+    }
+    fclose(file);
+    return s;
+}
+
+static void test_programs_that_leak_are_told_from_those_that_warm_up_and_cache(void **state)
+{
+    static const struct {
+        const char *name;
+        enum mt_leak leak;
+        double within_s;
+    } captured[] = {
+        {"python-leak", MT_LEAK_SLOW, 630}, /* ten minutes, and the bin in which they end */
+        {"python-fast", MT_LEAK_FAST, 360},     {"python-cache", MT_LEAK_NONE, 0},
+        {"python-warm", MT_LEAK_NONE, 0},       {"node-collected", MT_LEAK_NONE, 0},
+        {"llama-server-same", MT_LEAK_NONE, 0}, {"llama-server-caches", MT_LEAK_NONE, 0},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof captured / sizeof *captured; i++) {
+        struct mt_monitor_growth growth;
+        double s = growth_of_captured(captured[i].name, &growth);
+        print_message("# %-20s leak %d after %.0f s, %.1f KiB a second\n", captured[i].name,
+                      growth.leak, s, growth.bytes_per_s / 1024);
+        assert_int_equal(growth.leak, captured[i].leak);
+        if (captured[i].leak)
+            assert_true(s <= captured[i].within_s);
+        else
+            assert_true(s > 700); /* it was looked at to its end */
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -226,6 +283,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_the_forecast_is_what_is_available_by_the_slope),
         cmocka_unit_test(test_what_shrinks_is_never_full),
         cmocka_unit_test(test_clocks_that_jump_make_no_leak),
+        cmocka_unit_test(test_programs_that_leak_are_told_from_those_that_warm_up_and_cache),
     };
     if (argc > 1)
         other_seed = strtoull(argv[1], NULL, 10) * 0x9e3779b97f4a7c15u;

@@ -30,7 +30,8 @@ struct server {
 static void read_request(struct server *server, int fd)
 {
     size_t length = 0;
-    while (length < sizeof server->request - 1 && !strstr(server->request, REQUEST_END) &&
+    while (length < sizeof server->request - 1 &&
+           !memmem(server->request, length, REQUEST_END, strlen(REQUEST_END)) &&
            !(strncmp(server->request, "GET", 3) == 0 && strstr(server->request, "\r\n\r\n"))) {
         ssize_t got = read(fd, server->request + length, sizeof server->request - 1 - length);
         if (got <= 0)
@@ -216,6 +217,31 @@ static void test_proxy_of_the_environment_is_not_asked(void **state)
     mt_http_response_finish(&response);
 }
 
+static void test_put_sends_bytes_of_any_kind(void **state)
+{
+    (void)state;
+    struct server server = {.answer = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", .times = 1};
+    struct mt_http_response response;
+    static const char body[] = "a\0b" REQUEST_END;
+    start(&server);
+    const struct mt_http_request request = {.url = server.url,
+                                            .method = "PUT",
+                                            .body = body,
+                                            .body_bytes = sizeof body - 1,
+                                            .body_type = "application/x-tar",
+                                            .timeout_ms = 20000,
+                                            .max_body_bytes = 1000};
+    assert_int_equal(mt_http_fetch(&request, &response, NULL), 0);
+    stop(&server);
+    assert_memory_equal(server.request, "PUT /path ", 10);
+    assert_non_null(strstr(server.request, "Content-Type: application/x-tar\r\n"));
+    assert_non_null(strstr(server.request, "Content-Length: 8\r\n"));
+    const char *end = strstr(server.request, "\r\n\r\n");
+    assert_non_null(end);
+    assert_memory_equal(end + 4, body, sizeof body - 1);
+    mt_http_response_finish(&response);
+}
+
 static void test_unix_socket_is_connected_to_instead_of_the_host(void **state)
 {
     (void)state;
@@ -255,6 +281,7 @@ int main(void)
         cmocka_unit_test(test_nobody_listens),
         cmocka_unit_test(test_other_protocols_are_refused),
         cmocka_unit_test(test_proxy_of_the_environment_is_not_asked),
+        cmocka_unit_test(test_put_sends_bytes_of_any_kind),
         cmocka_unit_test(test_unix_socket_is_connected_to_instead_of_the_host),
     };
     assert_int_equal(mt_http_start(NULL), 0);

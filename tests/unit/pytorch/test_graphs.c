@@ -98,6 +98,73 @@ test_a_graph_that_was_gone_before_the_last_capture_gives_back_its_pool_alone(voi
     assert_int_equal(run->graphs[0].driver_bytes, 0);
 }
 
+static void
+test_a_graph_alone_in_its_pool_can_be_reclaimed_with_what_dropped_ones_took(void **state)
+{
+    write_trace(*state, 0,
+                "memtally-torch 1\n"
+                "s 0 50 a000 200\n"
+                "p a000\n"
+                "s 0 60 b000 100\n" /* of PyTorch's own pool */
+                "x 0 100 1 300 0 3 10 20 16 16 0 FULL\n"
+                "z 1 4096 1 3\n"
+                "y 150 1\n"
+                "s 0 160 c000 50\n"
+                "p c000\n"
+                "x 0 200 2 50 0 3 10 20 8 8 0 FULL\n"
+                "z 2 8192 1 3\n"
+                "x 0 300 3 700 0 3 10 20 4 4 0 FULL\n"
+                "z 3 1 2 3\n"
+                "s 0 310 d000 700\n"
+                "p d000\n"
+                "x 0 400 4 700 0 3 10 20 2 2 0 FULL\n"
+                "z 4 0 2 3\n"
+                "x 0 500 5 9 0 3 10 20 1 1 0 FULL\n");
+    const struct mt_graphs *run = read_run(*state);
+    assert_int_equal(run->n, 4);
+    assert_int_equal(run->graphs[0].reclaimable_bytes, 250);
+    assert_int_equal(run->graphs[0].host_bytes, 8192);
+    assert_int_equal(run->graphs[1].reclaimable_bytes, 0);
+    assert_int_equal(run->graphs[2].reclaimable_bytes, 0);
+    assert_true(run->graphs[3].reclaimable_bytes == MT_UNKNOWN);
+    assert_true(run->graphs[3].host_bytes == MT_UNKNOWN);
+}
+
+static void test_pieces_that_share_a_pool_give_it_back_together(void **state)
+{
+    write_trace(*state, 0,
+                "memtally-torch 1\n"
+                "s 0 90 a000 30\n"
+                "p a000\n"
+                "x 0 100 1 30 0 3 10 20 - 64 - PIECEWISE\n"
+                "z 1 5 1 -\n"
+                "s 0 190 b000 4\n"
+                "p b000\n"
+                "x 0 200 2 4 0 3 10 20 - 64 - PIECEWISE\n"
+                "z 2 6 1 -\n");
+    const struct mt_graphs *run = read_run(*state);
+    assert_int_equal(run->n, 1);
+    assert_int_equal(run->graphs[0].reclaimable_bytes, 34);
+    assert_int_equal(run->graphs[0].host_bytes, 11);
+}
+
+static void test_sizes_of_all_ranks_are_expected(void **state)
+{
+    for (int i = 0; i < 2; i++)
+        write_trace(*state, i,
+                    "memtally-torch 1\n"
+                    "x 0 100 1 0 0 3 10 20 8 40 4 FULL\n"
+                    "z 1 0 1 3\n"
+                    "x 0 200 2 0 0 3 10 20 4 20 4 FULL\n"
+                    "z 2 0 1 3\n"
+                    "x 0 300 3 0 0 3 10 20 8 8 0 FULL\n");
+    const struct mt_graphs *run = read_run(*state);
+    assert_int_equal(run->n_drafts, 2);
+    assert_int_equal(run->drafts[0].expected, 6);
+    assert_int_equal(run->drafts[0].n, 4);
+    assert_true(run->drafts[1].expected == MT_UNKNOWN);
+}
+
 static void test_ranks_are_apart_and_their_memory_adds_up(void **state)
 {
     for (int i = 0; i < 2; i++)
@@ -137,6 +204,9 @@ static void test_lines_that_make_no_sense_are_no_graphs(void **state)
         "x 99 100 1 4096 0 3 10 20 8 8 0 FULL",
         "x",
         "y 1",
+        "z 1 0 1",
+        "z 1 - 1 2",
+        "z 1 0 1 2 3",
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char text[256];
@@ -187,6 +257,9 @@ int main(void)
 #define ON_TRACES(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
         ON_TRACES(test_pieces_of_a_batch_are_one_graph_whose_bytes_add_up),
         ON_TRACES(test_a_graph_that_was_gone_before_the_last_capture_gives_back_its_pool_alone),
+        ON_TRACES(test_a_graph_alone_in_its_pool_can_be_reclaimed_with_what_dropped_ones_took),
+        ON_TRACES(test_pieces_that_share_a_pool_give_it_back_together),
+        ON_TRACES(test_sizes_of_all_ranks_are_expected),
         ON_TRACES(test_ranks_are_apart_and_their_memory_adds_up),
         ON_TRACES(test_a_run_without_graphs_has_what_its_allocator_held_most),
         ON_TRACES(test_lines_that_make_no_sense_are_no_graphs),

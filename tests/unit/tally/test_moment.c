@@ -540,6 +540,27 @@ static void test_the_machine_is_as_it_was_nearest_to_the_moment(void **state)
     mt_tally_destroy(tally);
 }
 
+static void test_devices_that_no_recorder_sees_are_said_to_be_there(void **state)
+{
+    (void)state;
+    struct recorded w = watch_at(0);
+    struct recorded p = process_at(1, 7);
+    recorded_begin(&w, "watch");
+    recorded_text(&w, MT_MACHINE_UNSEEN, "amdgpu (card0), xe (card1)");
+    recorded_end(&w, 100 * MS);
+    recorded_begin(&p, "7-0");
+    picture(&p, 55, 0, 100);
+    recorded_end(&p, 99 * MS);
+    struct mt_tally *tally = recorded_tally(MT_MOMENT_PEAK, 0);
+    size_t n = 0;
+    for (size_t i = 0; i < tally->n_notes; i++)
+        n += strcmp(tally->notes[i],
+                    "memory of AMD's and Intel's devices is not recorded, and here is "
+                    "amdgpu (card0), xe (card1)") == 0;
+    assert_int_equal(n, 1);
+    mt_tally_destroy(tally);
+}
+
 static void assert_machine_unknown(const struct mt_tally_machine *machine)
 {
     assert_int_equal(machine->memory_total_bytes, MT_UNKNOWN);
@@ -708,6 +729,7 @@ int main(void)
         TEST(test_an_end_that_nobody_saw_is_not_made_up),
         TEST(test_the_machine_is_as_it_was_nearest_to_the_moment),
         TEST(test_what_the_machine_did_not_say_is_unknown_and_not_zero),
+        TEST(test_devices_that_no_recorder_sees_are_said_to_be_there),
         TEST(test_a_recording_without_its_watch_file_is_read),
         TEST(test_a_recording_that_is_still_written_is_read),
         TEST(test_a_file_and_its_packed_twin_are_one_process),
