@@ -7,6 +7,7 @@ import io
 import json
 import os
 import shutil
+import signal
 import stat
 import subprocess
 import tarfile
@@ -140,10 +141,20 @@ class Podman:
         inspected = self.inspect(name)
         return files, self.processes(name), environment, inspected["Config"]["Env"], inspected["Mounts"]
 
+    def end_monitors(self):
+        """Podman's monitors of ended programs stay five minutes, and would then make the folder again."""
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            with contextlib.suppress(OSError):
+                with open(f"/proc/{pid}/cmdline", "rb") as file:
+                    words = file.read().split(b"\0")
+                if words[0].endswith(b"/conmon") and any(word.startswith(self.folder.encode()) for word in words):
+                    os.kill(int(pid), signal.SIGKILL)
+
     def close(self):
         if self.containers:
             self.call("rm", "-f", "-t", "0", *self.containers, check=False)
         if self.service:
             self.service.terminate()
             self.service.wait()
+        self.end_monitors()
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -273,6 +273,9 @@ def test_a_profile_that_is_killed_leaves_nothing():
         with hanging(name, folder) as process:
             process.kill()
             process.wait()
+        # What is being removed cannot be compared: first the folder goes.
+        root = f"/proc/{machine().pid(name)}/root"
+        podman.patiently("the folder is left", lambda: not glob.glob(f"{root}/.memtally-*"))
         podman.patiently("something is left", lambda: machine().state(name) == before)
 
 
