@@ -58,12 +58,12 @@ FAULTS = """
                 raise
 
     def refuse_each(ways, clean=lambda: None):
-        # Each way is a function that calls what it is given. The last try is the first one that is refused nothing.
+        # Each way is what runs, a function that calls what it is given, and whether that cleans up. The last try is refused nothing.
         ways[0][1](ways[0][0])
         clean()
         before, left, tries = now(), 0, []
         while True:
-            fn, call = ways[len(tries) % len(ways)]
+            fn, call, cleans = ways[len(tries) % len(ways)]
             refused = Refused(fn)
             failed = None
             with with_only(left):
@@ -71,9 +71,11 @@ FAULTS = """
                     call(refused)
                 except torch.OutOfMemoryError as error:
                     failed = [id(error) == refused.identity, str(error) == refused.said, len(getattr(error, "__notes__", ()))]
+                    clean()
+                    # What cleans up has done so while the exception, with its traceback, is there.
+                    assert not cleans or torch.cuda.memory_allocated() == before[0], (len(tries), torch.cuda.memory_allocated(), before)
                 if not failed:
                     break
-                clean()
                 memtally.reset_device(largest=0)
             tries.append([refused.asked, *failed])
             assert now() == before, (len(tries), left, now(), before)
@@ -99,7 +101,7 @@ STEP = FAULTS + """
         optimizer.zero_grad()
         optimizer.state.clear()
 
-    tries = refuse_each([(step, lambda fn: memtally.measure(fn)), (step, lambda fn: memtally.fit_batch(fn, 1))], clean)
+    tries = refuse_each([(step, lambda fn: memtally.measure(fn), False), (step, lambda fn: memtally.fit_batch(fn, 1), False)], clean)
     print(json.dumps([tries, sum(one.nbytes for one in model.parameters())]))
 """
 GENERATE = FAULTS + """
@@ -113,7 +115,7 @@ GENERATE = FAULTS + """
     def generate(_=None):
         return model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=2, min_new_tokens=2, do_sample=False)
 
-    tries = refuse_each([(generate, lambda fn: memtally.measure(fn)), (generate, lambda fn: memtally.fit_batch(fn, 1))])
+    tries = refuse_each([(generate, lambda fn: memtally.measure(fn), False), (generate, lambda fn: memtally.fit_batch(fn, 1), False)])
     print(json.dumps([tries, sum(one.nbytes for one in model.parameters())]))
 """
 LOADED = """
@@ -122,7 +124,7 @@ LOADED = """
             loaded = memtally.conservative_load(fn, limits={0: "40GiB", "cpu": "1GiB"})
             places = {str(one.device) for one in models_of(loaded) for one in one.parameters()}
             assert places == {"cuda:0"}, places
-        return [(load, call)]
+        return [(load, call, True)]
 
     def models_of(loaded):
         return [loaded] if isinstance(loaded, torch.nn.Module) else [one for one in loaded.components.values() if isinstance(one, torch.nn.Module)]
