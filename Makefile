@@ -30,6 +30,7 @@ NEEDS_budget-stress = test
 NEEDS_pool-stress = test
 NEEDS_group-vm = test
 NEEDS_oracle-fusion = test
+NEEDS_oracle-vllm = test
 NEEDS_asan = test
 NEEDS_tsan = test
 NEEDS_golden = test
@@ -125,6 +126,9 @@ oracle-fusion: build ## plan experts again with ggml-cuda's own choice of what f
 	@set -e; engine=$$(scripts/engine llama.cpp); library=$$(scripts/engine fusion); \
 	BUILD_DIR=$(CURDIR)/build PYTHONDONTWRITEBYTECODE=1 tests/conformance/oracle_fusion.py --compare "$$engine" \
 		build/tests/conformance/fusion "$$library"
+
+oracle-vllm: build ## points of vLLM planned again by its newest version that was tried, and compared (7 GB to fetch); POINTS="small", VERSION=
+	@scripts/oracle-vllm $(or $(VERSION),0.33.0) --compare $(or $(POINTS),dense-8b-eager small experts-windowed)
 
 place-proof: build ## placements beside accelerate's, llama.cpp's own, equal stages and exllamav3's rule, on some 40 models, and an exact solver's (10 minutes)
 	@python3 -m venv build/solver && build/solver/bin/pip install --quiet ortools==9.15.6755
