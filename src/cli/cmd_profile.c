@@ -12,8 +12,8 @@
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/console.h"
-#include "cli/profile/contained.h"
 #include "cli/document/told.h"
+#include "cli/profile/contained.h"
 #include "cli/profile/result.h"
 #include "cli/profile/signals.h"
 #include "cli/profile/verdict.h"
@@ -504,8 +504,8 @@ static int profile_found(const struct profile_options *given, struct work *work)
 {
     struct mt_profile_settings settings;
     struct mt_error error = {0};
-    const char *engine = work->engine.driver ? work->engine.driver->name
-                                             : engine_name_for(given, work->model_path);
+    const char *engine =
+        work->engine.driver ? work->engine.driver->name : engine_name_for(given, work->model_path);
     int code = check_told(given, engine, &error);
     if (code == MT_OK)
         code = settings_of(given, work->model_path, &settings, &error);
