@@ -181,10 +181,11 @@ def check(tries, rehearsal, categories, notes, least):
     assert len(tries) >= (least if IS_WHOLE else 3), tries
     for asked, is_same, says_same, n_notes in tries:
         assert is_same and says_same and (n_notes > 0) == notes and asked >= 2 * MIB, (tries, asked)
-    # The program went on. What was refused last is one of the tries: PyTorch may have got it once it had freed its cache.
+    # The program went on. What was refused last is one of the tries, or what PyTorch got once it had freed its cache.
     assert rehearsal["outcome"] == "coped" and rehearsal["refusals"] >= len(tries), rehearsal["outcome"]
     refused = rehearsal["refused"]
-    assert refused["asked_bytes"] in {one[0] for one in tries} and refused["place"] == "gpu:0", (refused, tries)
+    is_of_a_try = refused["asked_bytes"] in {one[0] for one in tries}
+    assert (is_of_a_try or rehearsal["refusals"] > len(tries)) and refused["place"] == "gpu:0", (refused, tries)
     # Of PyTorch's segments nothing says what they are for before they are there; what is said otherwise has to be right.
     assert refused["category"] in {None, *categories}, refused
     return refused
