@@ -36,7 +36,10 @@ until python3 -c 'import sys, urllib.request; urllib.request.urlopen(sys.argv[1]
 done
 server=$(cat /proc/$run/task/$run/children)
 for pid in $server $(cat /proc/${server%% *}/task/*/children); do
-    "$MEMTALLY" attach --json $pid >"$FOLDER/attached-$pid"
+    tries=0 # a busy machine may not grant an answer within the second
+    until "$MEMTALLY" attach --json $pid >"$FOLDER/attached-$pid" && grep -q '"at port' "$FOLDER/attached-$pid" || [ $tries -ge 30 ]; do
+        tries=$((tries + 1))
+    done
 done
 "$MEMTALLY" attach $server
 kill -INT $server
@@ -74,7 +77,7 @@ def attach_to(memtally, name, python, folder):
                        VLLM_NO_USAGE_STATS="1", WORDS=shlex.join([python, *words, "--host", "127.0.0.1", "--port", port]))
     subprocess.run([memtally, "rehearse", "--layer", "cuda", "-d", "H100-80GB", "--requests", "0", "--no-suggest", "--quiet", "--timeout", "1800", "--",
                     "sh", "-c", BESIDE], env=environment, check=True, timeout=1800)
-    report = subprocess.run([memtally, "report", "--json", "--at", "steady", os.path.join(folder, "recording")], capture_output=True,
+    report = subprocess.run([memtally, "report", "--json", os.path.join(folder, "recording")], capture_output=True,
                             check=True)
     inside = rows(json.loads(report.stdout))
     failed = 0
