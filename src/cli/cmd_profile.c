@@ -504,13 +504,9 @@ static int profile_found(const struct profile_options *given, struct work *work)
 {
     struct mt_profile_settings settings;
     struct mt_error error = {0};
-    const char *engine =
-        work->engine.driver ? work->engine.driver->name : engine_name_for(given, work->model_path);
-    int code = check_told(given, engine, &error);
-    if (code == MT_OK)
-        code = settings_of(given, work->model_path, &settings, &error);
+    int code = settings_of(given, work->model_path, &settings, &error);
     if (code == MT_OK && !work->engine.driver)
-        code = find_engine(given, engine, &work->engine, &error);
+        code = find_engine(given, engine_name_for(given, work->model_path), &work->engine, &error);
     if (code == MT_OK)
         code = work->engine.driver->check(&settings, &error);
     return code == MT_OK ? profile_in_folder(&settings, given, work) : cli_fail(&error);
@@ -521,7 +517,9 @@ static int profile_here(const struct cli_call *call, struct work *work)
     struct mt_error error = {0};
     const char *model = call->operands[0];
     const char *engine = engine_name_for(call->options, model);
-    int code = mt_drive_is_python_engine(engine)
+    int code = check_told(call->options, engine, &error);
+    if (code == MT_OK)
+        code = mt_drive_is_python_engine(engine)
                    ? mt_profile_model_folder(model, engine, work->model_path, &error)
                    : mt_profile_model_file(model, work->model_path, &error);
     return code == MT_OK ? profile_found(call->options, work) : cli_fail(&error);
@@ -530,9 +528,13 @@ static int profile_here(const struct cli_call *call, struct work *work)
 /* What was copied in is removed before anything is said of how it went. */
 static int profile_container(const struct profile_options *given, struct work *work)
 {
+    struct mt_error error = {0};
     int code = profile_contained_find(given->container, &work->contained);
     if (code == CLI_EXIT_OK)
         code = profile_contained_open(&work->contained);
+    if (code == CLI_EXIT_OK &&
+        check_told(given, work->contained.found.engine.driver->name, &error) != MT_OK)
+        code = cli_fail(&error);
     if (code == CLI_EXIT_OK) {
         work->engine = work->contained.found.engine;
         memcpy(work->model_path, work->contained.found.model_path, sizeof work->model_path);

@@ -94,8 +94,9 @@ def row(document, category):
 
 
 def adds_up(document):
+    """What is unknown has its bytes in other rows."""
     place = host(document)
-    return sum(one["resident_bytes"] for one in place["rows"]) + place["unattributed_bytes"] == place["total_resident_bytes"]
+    return sum(one["resident_bytes"] or 0 for one in place["rows"]) + place["unattributed_bytes"] == place["total_resident_bytes"]
 
 
 def kept(folder):
