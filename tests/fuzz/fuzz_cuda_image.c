@@ -8,6 +8,12 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length);
 
+static int take_name(void *context, const char *name)
+{
+    *(size_t *)context += strlen(name);
+    return 0;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length)
 {
     struct pretend_image chosen = {0};
@@ -20,6 +26,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length)
     memcpy(image, data + 1, length - 1);
     enum pretend_image_result result =
         pretend_cuda_image_choose(image, length - 1, capability, &chosen);
+    size_t letters = 0;
+    if (pretend_cuda_image_kernels(image, length - 1, take_name, &letters) > 0)
+        abort();
     free(image);
     /* What is chosen runs on the device; what is not chosen is left alone. */
     if (result != PRETEND_IMAGE_CHOSEN && (chosen.binary || chosen.ptx))

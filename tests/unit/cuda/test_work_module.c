@@ -3,6 +3,8 @@
  * the CUDA programming guide; occupancy was worked out by hand from its table of capabilities. */
 #include "driver_test.h"
 
+#include <elf.h>
+
 #include "pretend/cuda/abi/driver_calls.h"
 #include "pretend/cuda/driver/module/image.h"
 
@@ -119,6 +121,109 @@ static void test_a_function_says_the_versions_of_the_code_that_would_run(void **
     assert_int_equal(cuModuleLoadData(&module, &wrapper), CUDA_ERROR_NO_BINARY_FOR_GPU);
     assert_int_equal(cuModuleLoadData(&module, NULL), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(cuModuleLoad(&module, "/nowhere"), CUDA_ERROR_FILE_NOT_FOUND);
+}
+
+/* Machine code of sm_90 with two kernels and a function of the device, by its sections' names
+ * alone. */
+static struct {
+    Elf64_Ehdr head;
+    Elf64_Shdr section[5];
+    char names[96];
+} code;
+
+static void make_code(void)
+{
+    static const char names[] =
+        "\0.nv.constant0.second\0.nv.constant0.first\0.text.helper\0.shstrtab";
+    memset(&code, 0, sizeof code);
+    memcpy(code.head.e_ident, ELFMAG, SELFMAG);
+    code.head.e_ident[EI_CLASS] = ELFCLASS64;
+    code.head.e_ident[EI_ABIVERSION] = 8;
+    code.head.e_machine = EM_CUDA;
+    code.head.e_flags = 90 << 8;
+    code.head.e_shoff = offsetof(typeof(code), section);
+    code.head.e_shentsize = sizeof(Elf64_Shdr);
+    code.head.e_shnum = 5;
+    code.head.e_shstrndx = 4;
+    memcpy(code.names, names, sizeof names);
+    code.section[1].sh_name = 1;
+    code.section[2].sh_name = 22;
+    code.section[3].sh_name = 42;
+    code.section[4].sh_name = 55;
+    code.section[4].sh_offset = offsetof(typeof(code), names);
+    code.section[4].sh_size = sizeof code.names;
+}
+
+static void test_machine_code_says_which_kernels_it_has(void **state)
+{
+    CUlibrary library;
+    CUmodule module;
+    CUkernel kernels[3] = {0}, other;
+    CUfunction functions[1];
+    const char *name;
+    unsigned n;
+    (void)state;
+    make_code();
+    assert_int_equal(cuLibraryLoadData(&library, &code, NULL, NULL, 0, NULL, NULL, 0),
+                     CUDA_SUCCESS);
+    assert_int_equal(cuLibraryGetKernel(&other, library, "another"), CUDA_SUCCESS);
+    assert_int_equal(cuLibraryGetKernelCount(&n, library), CUDA_SUCCESS);
+    assert_int_equal(n, 2);
+    assert_int_equal(cuLibraryEnumerateKernels(kernels, 3, library), CUDA_SUCCESS);
+    assert_int_equal(cuKernelGetName(&name, kernels[0]), CUDA_SUCCESS);
+    assert_string_equal(name, "first");
+    assert_int_equal(cuKernelGetName(&name, kernels[1]), CUDA_SUCCESS);
+    assert_string_equal(name, "second");
+    assert_null(kernels[2]);
+    assert_int_equal(cuLibraryGetKernel(&other, library, "second"), CUDA_SUCCESS);
+    assert_ptr_equal(other, kernels[1]);
+    assert_int_equal(cuLibraryUnload(library), CUDA_SUCCESS);
+    assert_int_equal(cuLibraryGetKernelCount(&n, library), CUDA_ERROR_INVALID_HANDLE);
+    assert_int_equal(cuModuleLoadData(&module, &code), CUDA_SUCCESS);
+    assert_int_equal(cuModuleGetFunctionCount(&n, module), CUDA_SUCCESS);
+    assert_int_equal(n, 2);
+    assert_int_equal(cuModuleEnumerateFunctions(functions, 1, module), CUDA_SUCCESS);
+    assert_int_equal(cuFuncGetName(&name, functions[0]), CUDA_SUCCESS);
+    assert_string_equal(name, "first");
+    assert_int_equal(cuModuleUnload(module), CUDA_SUCCESS);
+}
+
+static void test_kernels_of_an_image_that_does_not_tell_them_are_not_listed(void **state)
+{
+    CUmodule module;
+    CUfunction function;
+    unsigned n = 7;
+    (void)state;
+    assert_int_equal(cuModuleLoadData(&module, "no image that is known"), CUDA_SUCCESS);
+    assert_int_equal(cuModuleGetFunction(&function, module, "any"), CUDA_SUCCESS);
+    assert_int_equal(cuModuleGetFunctionCount(&n, module), CUDA_ERROR_NOT_SUPPORTED);
+    assert_int_equal(cuModuleEnumerateFunctions(&function, 1, module), CUDA_ERROR_NOT_SUPPORTED);
+    assert_int_equal(n, 7);
+    assert_int_equal(cuModuleUnload(module), CUDA_SUCCESS);
+}
+
+static int count_name(void *context, const char *name)
+{
+    *(int *)context += name[0] != '\0';
+    return 0;
+}
+
+static void test_sections_outside_of_the_image_are_not_read(void **state)
+{
+    int n = 0;
+    (void)state;
+    make_code();
+    assert_int_equal(pretend_cuda_image_kernels(&code, sizeof code, count_name, &n), 0);
+    assert_int_equal(n, 2);
+    assert_int_equal(pretend_cuda_image_kernels(&code, sizeof code - 1, count_name, &n), -1);
+    code.section[2].sh_name = sizeof code.names;
+    assert_int_equal(pretend_cuda_image_kernels(&code, sizeof code, count_name, &n), -1);
+    make_code();
+    code.head.e_shoff = UINT64_MAX;
+    assert_int_equal(pretend_cuda_image_kernels(&code, sizeof code, count_name, &n), -1);
+    make_code();
+    code.section[4].sh_size = UINT64_MAX;
+    assert_int_equal(pretend_cuda_image_kernels(&code, sizeof code, count_name, &n), -1);
 }
 
 static CUfunction any_function(void)
@@ -288,6 +393,9 @@ int main(void)
         cmocka_unit_test(test_lengths_that_do_not_fit_end_the_search),
         cmocka_unit_test(test_ptx_as_text_names_its_target),
         cmocka_unit_test(test_a_function_says_the_versions_of_the_code_that_would_run),
+        cmocka_unit_test(test_machine_code_says_which_kernels_it_has),
+        cmocka_unit_test(test_kernels_of_an_image_that_does_not_tell_them_are_not_listed),
+        cmocka_unit_test(test_sections_outside_of_the_image_are_not_read),
         cmocka_unit_test(test_each_kernel_that_runs_for_the_first_time_loads_its_share_of_code),
         cmocka_unit_test(test_what_kernels_loaded_goes_with_their_context),
         cmocka_unit_test(test_launches_are_checked_against_the_limits_of_the_device),

@@ -295,6 +295,10 @@ CUresult cuModuleGetLoadingMode(int *mode);
 CUresult cuLibraryGetModule(CUmodule *module, CUlibrary library);
 CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name);
 CUresult cuLibraryGetKernel(CUkernel *kernel, CUlibrary library, const char *name);
+CUresult cuLibraryGetKernelCount(unsigned *n, CUlibrary library);
+CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned most, CUlibrary library);
+CUresult cuModuleGetFunctionCount(unsigned *n, CUmodule module);
+CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned most, CUmodule module);
 CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *bytes, CUmodule module,
                               const char *name);
 CUresult cuLibraryGetGlobal(CUdeviceptr *address, size_t *bytes, CUlibrary library,

@@ -18,9 +18,20 @@
 #define KIND_PTX        1u
 #define KIND_CODE       2u
 #define ELF_BYTES       64u
+#define ELF_CLASS       4u
+#define ELF_64          2u
 #define ELF_MACHINE     18u
 #define ELF_ABI         8u
 #define ELF_FLAGS       48u
+#define ELF_SECTIONS                                                                               \
+    40u /* where their headers begin, how long one is, how many, which has names                   \
+         */
+#define ELF_SECTION_LEN 58u
+#define ELF_SECTION_N   60u
+#define ELF_NAMES       62u
+#define SECTION_BYTES   64u
+#define SECTION_OFFSET  24u
+#define SECTION_LENGTH  32u
 #define MACHINE_CUDA    190u
 #define ABI_ARCH_HIGH   8u /* from this version on the architecture stands in the second byte */
 #define PTX_LOOK_BYTES  65536u
@@ -135,4 +146,59 @@ PRETEND_CALL enum pretend_image_result pretend_cuda_image_choose(const void *ima
     if (bytes >= ELF_BYTES && memcmp(at, "\177ELF", 4) == 0)
         return choose_code(at, capability, chosen);
     return choose_ptx((const char *)at, bytes, capability, chosen);
+}
+
+/* ---- kernels ---- */
+
+/* Section headers of machine code, and the names of sections. */
+struct sections {
+    const unsigned char *headers;
+    unsigned n;
+    const char *names;
+    uint64_t name_bytes; /* the last of which is a NUL */
+};
+
+static int is_within(uint64_t offset, uint64_t length, size_t bytes)
+{
+    return offset <= bytes && length <= bytes - offset;
+}
+
+static int find_sections(const unsigned char *image, size_t bytes, struct sections *sections)
+{
+    uint64_t at = get64(image + ELF_SECTIONS);
+    unsigned names = get16(image + ELF_NAMES);
+    sections->n = get16(image + ELF_SECTION_N);
+    if (get16(image + ELF_SECTION_LEN) != SECTION_BYTES || names >= sections->n ||
+        !is_within(at, (uint64_t)sections->n * SECTION_BYTES, bytes))
+        return 0;
+    sections->headers = image + at;
+    const unsigned char *header = sections->headers + (size_t)names * SECTION_BYTES;
+    uint64_t offset = get64(header + SECTION_OFFSET);
+    sections->name_bytes = get64(header + SECTION_LENGTH);
+    sections->names = (const char *)image + offset;
+    return sections->name_bytes && is_within(offset, sections->name_bytes, bytes) &&
+           !sections->names[sections->name_bytes - 1];
+}
+
+PRETEND_CALL int pretend_cuda_image_kernels(const void *image, size_t bytes,
+                                            int (*take)(void *context, const char *name),
+                                            void *context)
+{
+    static const char kernel[] = ".nv.constant0.";
+    struct sections sections;
+    int result = 0;
+    if (!image || bytes < ELF_BYTES || memcmp(image, "\177ELF", 4) != 0 ||
+        ((const unsigned char *)image)[ELF_CLASS] != ELF_64 ||
+        get16((const unsigned char *)image + ELF_MACHINE) != MACHINE_CUDA ||
+        !find_sections(image, bytes, &sections))
+        return -1;
+    for (unsigned i = 0; i < sections.n && result == 0; i++) {
+        uint32_t name = get32(sections.headers + (size_t)i * SECTION_BYTES);
+        if (name >= sections.name_bytes)
+            return -1;
+        if (strncmp(sections.names + name, kernel, sizeof kernel - 1) == 0 &&
+            sections.names[name + sizeof kernel - 1])
+            result = take(context, sections.names + name + sizeof kernel - 1);
+    }
+    return result;
 }

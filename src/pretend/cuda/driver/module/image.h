@@ -6,6 +6,7 @@
  *                  entry …
  *     entry     := kind u16 (1 PTX, 2 machine code), version u16, header bytes u32, payload bytes
  *                  u64, … , architecture u32 at byte 28, … , payload
+ *     kernel    := a section of machine code named ".nv.constant0.NAME": its parameters
  *     wrapper   := magic 0x466243b1 u32, version u32, address of a container
  */
 #ifndef MT_CUDA_DRIVER_IMAGE_H
@@ -30,5 +31,11 @@ enum pretend_image_result {
 enum pretend_image_result pretend_cuda_image_choose(const void *image, size_t bytes,
                                                     uint32_t capability,
                                                     struct pretend_image *chosen);
+
+/* Calls `take` with the name of each kernel of machine code, until it returns another number than
+ * 0. Returns that, or 0; -1 where the image is not plain machine code, whose names are not known
+ * here. */
+int pretend_cuda_image_kernels(const void *image, size_t bytes,
+                               int (*take)(void *context, const char *name), void *context);
 
 #endif

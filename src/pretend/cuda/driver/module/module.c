@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Modules and libraries: any image is taken, and any name found in it. Their code takes what the
- * GPU table says, once, when the first kernel of a context runs. */
+/* Modules and libraries: any image is taken, and any name found in it. What plain machine code has
+ * is listed. Their code takes what the GPU table says, once, when the first kernel of a context
+ * runs. */
 #include "module.h"
 
 #include <fcntl.h>
@@ -52,6 +53,77 @@ static CUresult look(const void *image, size_t bytes, struct pretend_image *chos
     return CUDA_SUCCESS;
 }
 
+/* Functions. */
+
+static struct pretend_function *new_function(struct pretend_module *module, const char *name)
+{
+    struct pretend_function *function = pretend_new(PRETEND_A_FUNCTION, sizeof *function);
+    if (!function)
+        return NULL;
+    function->name = strdup(name);
+    function->module = module;
+    function->attribute[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK] = 1024;
+    function->attribute[CU_FUNC_ATTRIBUTE_NUM_REGS] = PRETEND_REGISTERS;
+    function->attribute[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES] = 49152;
+    function->attribute[CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT] = -1;
+    if (function->name)
+        return function;
+    pretend_delete(PRETEND_A_FUNCTION, function);
+    return NULL;
+}
+
+static size_t place_of(const struct pretend_module *module, const char *name)
+{
+    size_t low = 0, high = module->n;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (strcmp(module->function[middle]->name, name) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* With the lock held; made when it is first asked for. */
+static struct pretend_function *find_function(struct pretend_module *module, const char *name)
+{
+    size_t at = place_of(module, name);
+    if (at < module->n && strcmp(module->function[at]->name, name) == 0)
+        return module->function[at];
+    if (module->n == module->room) {
+        size_t room = module->room ? 2 * module->room : 8;
+        struct pretend_function **more = realloc(module->function, room * sizeof(void *));
+        if (!more)
+            return NULL;
+        module->function = more;
+        module->room = room;
+    }
+    struct pretend_function *function = new_function(module, name);
+    if (!function)
+        return NULL;
+    memmove(&module->function[at + 1], &module->function[at], (module->n++ - at) * sizeof(void *));
+    return module->function[at] = function;
+}
+
+static int take_kernel(void *context, const char *name)
+{
+    struct pretend_module *module = context;
+    struct pretend_function *function = find_function(module, name);
+    if (!function)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    module->n_kernels += !function->is_kernel;
+    function->is_kernel = 1;
+    return CUDA_SUCCESS;
+}
+
+/* With the lock held. Names that an image does not tell are taken as they come. */
+static void find_kernels(struct pretend_module *module, const void *image, size_t bytes)
+{
+    if (pretend_cuda_image_kernels(image, bytes, take_kernel, module) != 0)
+        module->n_kernels = SIZE_MAX;
+}
+
 static CUresult load(const void *image, size_t bytes, struct pretend_context *context,
                      struct pretend_module **made)
 {
@@ -64,6 +136,7 @@ static CUresult load(const void *image, size_t bytes, struct pretend_context *co
     if (module) {
         module->context = context;
         memcpy(module->image, chosen, sizeof chosen);
+        find_kernels(module, image, bytes);
         *made = module;
     }
     pretend_unlock();
@@ -236,59 +309,6 @@ PRETEND_CALL CUresult cuLibraryGetModule(CUmodule *module, CUlibrary library)
     return CUDA_SUCCESS;
 }
 
-/* Functions. */
-
-static struct pretend_function *new_function(struct pretend_module *module, const char *name)
-{
-    struct pretend_function *function = pretend_new(PRETEND_A_FUNCTION, sizeof *function);
-    if (!function)
-        return NULL;
-    function->name = strdup(name);
-    function->module = module;
-    function->attribute[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK] = 1024;
-    function->attribute[CU_FUNC_ATTRIBUTE_NUM_REGS] = PRETEND_REGISTERS;
-    function->attribute[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES] = 49152;
-    function->attribute[CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT] = -1;
-    if (function->name)
-        return function;
-    pretend_delete(PRETEND_A_FUNCTION, function);
-    return NULL;
-}
-
-static size_t place_of(const struct pretend_module *module, const char *name)
-{
-    size_t low = 0, high = module->n;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (strcmp(module->function[middle]->name, name) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-/* With the lock held; made when it is first asked for. */
-static struct pretend_function *find_function(struct pretend_module *module, const char *name)
-{
-    size_t at = place_of(module, name);
-    if (at < module->n && strcmp(module->function[at]->name, name) == 0)
-        return module->function[at];
-    if (module->n == module->room) {
-        size_t room = module->room ? 2 * module->room : 8;
-        struct pretend_function **more = realloc(module->function, room * sizeof(void *));
-        if (!more)
-            return NULL;
-        module->function = more;
-        module->room = room;
-    }
-    struct pretend_function *function = new_function(module, name);
-    if (!function)
-        return NULL;
-    memmove(&module->function[at + 1], &module->function[at], (module->n++ - at) * sizeof(void *));
-    return module->function[at] = function;
-}
-
 static CUresult get_function(const void *handle, const char *name, void *found)
 {
     CUresult result = CUDA_SUCCESS;
@@ -315,6 +335,65 @@ PRETEND_CALL CUresult cuModuleGetFunction(CUfunction *function, CUmodule module,
 PRETEND_CALL CUresult cuLibraryGetKernel(CUkernel *kernel, CUlibrary library, const char *name)
 {
     return get_function(library, name, kernel);
+}
+
+static CUresult count_kernels(const void *handle, unsigned *n)
+{
+    CUresult result = CUDA_SUCCESS;
+    if (!n)
+        return CUDA_ERROR_INVALID_VALUE;
+    pretend_lock();
+    const struct pretend_module *module = module_of(handle);
+    if (!module)
+        result = CUDA_ERROR_INVALID_HANDLE;
+    else if (module->n_kernels == SIZE_MAX)
+        result = CUDA_ERROR_NOT_SUPPORTED;
+    else
+        *n = (unsigned)module->n_kernels;
+    pretend_unlock();
+    return result;
+}
+
+/* Up to `most` handles, in the order of their names. */
+static CUresult list_kernels(const void *handle, void *found, unsigned most)
+{
+    unsigned n;
+    CUresult result = found ? count_kernels(handle, &n) : CUDA_ERROR_INVALID_VALUE;
+    if (result != CUDA_SUCCESS)
+        return result;
+    pretend_lock();
+    const struct pretend_module *module = module_of(handle);
+    char *at = found;
+    for (size_t i = 0; module && i < module->n && most; i++) {
+        if (!module->function[i]->is_kernel)
+            continue;
+        memcpy(at, &module->function[i], sizeof module->function[i]);
+        at += sizeof module->function[i];
+        most--;
+    }
+    pretend_unlock();
+    return CUDA_SUCCESS;
+}
+
+PRETEND_CALL CUresult cuModuleGetFunctionCount(unsigned *n, CUmodule module)
+{
+    return count_kernels(module, n);
+}
+
+PRETEND_CALL CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned most,
+                                                 CUmodule module)
+{
+    return list_kernels(module, functions, most);
+}
+
+PRETEND_CALL CUresult cuLibraryGetKernelCount(unsigned *n, CUlibrary library)
+{
+    return count_kernels(library, n);
+}
+
+PRETEND_CALL CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned most, CUlibrary library)
+{
+    return list_kernels(library, kernels, most);
 }
 
 /* Variables. */

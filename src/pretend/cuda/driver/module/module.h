@@ -20,6 +20,7 @@ struct pretend_module {
     struct pretend_image image[MT_ACCOUNT_DEVICES_MAX];
     struct pretend_function **function; /* in order of their names */
     size_t n, room;
+    size_t n_kernels; /* of these, that the image has; SIZE_MAX where it does not say */
     struct pretend_global *globals;
 };
 
@@ -27,6 +28,7 @@ struct pretend_function {
     struct pretend_object object;
     struct pretend_module *module;
     char *name;
+    int is_kernel; /* the image has it */
     int attribute[CU_FUNC_ATTRIBUTE_MAX];
 };
 
