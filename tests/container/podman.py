@@ -82,7 +82,9 @@ class Podman:
         return done
 
     def build(self, name, files):
-        self.call("import", "-", f"localhost/{name}:1", input=image_of(files))
+        done = self.call("import", "-", f"localhost/{name}:1", check=False, input=image_of(files))
+        if done.returncode:
+            raise tap.Skip("Podman cannot make an image here: " + done.stderr.decode(errors="replace").strip().splitlines()[-1])
 
     def start_service(self):
         self.service = subprocess.Popen([*self.words, "system", "service", "--time=0", f"unix://{self.socket}"], env=self.environment, cwd=self.folder,
