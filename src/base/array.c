@@ -10,8 +10,8 @@ int mt_array_double(void *array, size_t *capacity, size_t item_bytes, size_t fir
 {
     void *items;
     memcpy(&items, array, sizeof items);
-    size_t more = *capacity;
-    if (more > 0 && __builtin_mul_overflow(more, 2, &more))
+    size_t more;
+    if (__builtin_mul_overflow(*capacity, 2, &more))
         return MT_ENOMEM;
     if (more == 0)
         more = first;

@@ -247,7 +247,8 @@ static int settings_of(const struct profile_options *given, const char *model_pa
                : mt_profile_context_tokens(settings, settings->prompt_tokens, &unused, error);
 }
 
-/* They are seen by Python's PyTorch, and have no place in the other formats. */
+/* memtally sees layers and operations in PyTorch alone. JSON and CSV of a profile have no key for
+ * them. */
 static int check_told(const struct profile_options *given, const char *engine,
                       struct mt_error *error)
 {
@@ -525,7 +526,7 @@ static int profile_here(const struct cli_call *call, struct work *work)
     return code == MT_OK ? profile_found(call->options, work) : cli_fail(&error);
 }
 
-/* What was copied in is removed before anything is said of how it went. */
+/* memtally removes what it copied in before it says how the profile went. */
 static int profile_container(const struct profile_options *given, struct work *work)
 {
     struct mt_error error = {0};

@@ -169,6 +169,8 @@ def main():
             continue
         with tempfile.TemporaryDirectory() as scratch:
             folder = pathlib.Path(options.keep or scratch) / f"{options.version}-{point['id']}"
+            if folder.exists():
+                sys.exit(f"{folder} is there already, from an earlier run; remove it or choose another folder with --keep")
             folder.mkdir(parents=True)
             line = line_of(options, point, folder)
         before = lines.get((options.version, point["id"]))

@@ -188,6 +188,19 @@ static void test_machine_code_says_which_kernels_it_has(void **state)
     assert_int_equal(cuModuleUnload(module), CUDA_SUCCESS);
 }
 
+static void test_a_name_that_stands_twice_is_one_kernel(void **state)
+{
+    CUmodule module;
+    unsigned n;
+    (void)state;
+    make_code();
+    code.section[3].sh_name = code.section[1].sh_name;
+    assert_int_equal(cuModuleLoadData(&module, &code), CUDA_SUCCESS);
+    assert_int_equal(cuModuleGetFunctionCount(&n, module), CUDA_SUCCESS);
+    assert_int_equal(n, 2);
+    assert_int_equal(cuModuleUnload(module), CUDA_SUCCESS);
+}
+
 static void test_kernels_of_an_image_that_does_not_tell_them_are_not_listed(void **state)
 {
     CUmodule module;
@@ -394,6 +407,7 @@ int main(void)
         cmocka_unit_test(test_ptx_as_text_names_its_target),
         cmocka_unit_test(test_a_function_says_the_versions_of_the_code_that_would_run),
         cmocka_unit_test(test_machine_code_says_which_kernels_it_has),
+        cmocka_unit_test(test_a_name_that_stands_twice_is_one_kernel),
         cmocka_unit_test(test_kernels_of_an_image_that_does_not_tell_them_are_not_listed),
         cmocka_unit_test(test_sections_outside_of_the_image_are_not_read),
         cmocka_unit_test(test_each_kernel_that_runs_for_the_first_time_loads_its_share_of_code),
