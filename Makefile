@@ -153,7 +153,8 @@ aarch64: build ## build for aarch64, run the unit tests and a recorded program u
 	@scripts/aarch64
 
 bench: setup build-bench/build.ninja ## benchmarks, in a release build
-	@meson test -C build-bench --benchmark --verbose
+	@ninja -C build-bench
+	@meson test -C build-bench --benchmark --no-rebuild --verbose
 
 lint: build ## the rules of the house: layers, names, format, lengths, links
 	@scripts/lint

@@ -41,9 +41,9 @@ struct pm_scan_arg {
 #define KERNEL_SPACE ((uint64_t)1 << 63)
 #define PATH_BYTES   64
 
-/* Linux holds the lock of a process's mappings during a scan. Another process waits for it no
- * longer than this many pages take: some 2 ms. */
-#define OUTSIDE_MOST_PAGES ((uint64_t)131072)
+/* Linux holds the lock of a process's mappings during a scan. The process that is looked at waits
+ * for it no longer than this many pages take: some 0.2 ms. */
+#define OUTSIDE_MOST_PAGES ((uint64_t)16384)
 
 /* Where a scan ends. PAGEMAP_SCAN refuses a range that goes past what the kernel gives programs. */
 #if defined(__aarch64__)
@@ -210,6 +210,8 @@ static int scan_range(struct picture *picture, int fd, uint64_t start, uint64_t 
         if (arg.walk_end <= arg.start)
             return 0;
         arg.start = arg.walk_end;
+        if (arg.start < end && picture->request->rest)
+            picture->request->rest();
     }
     return 1;
 }
