@@ -313,4 +313,13 @@ __attribute__((unused)) static uint64_t run(struct plan plan)
     return faulty.n_calls;
 }
 
+static __attribute__((unused)) struct mt_pool *host_pool(const struct mt_pool_options *options)
+{
+    struct mt_pool *pool;
+    struct mt_pool_options own = options ? *options : (struct mt_pool_options){0};
+    own.address_bytes = (uint64_t)16 << 30; /* a sanitizer has no room for terabytes */
+    assert_int_equal(mt_pool_create(mt_pool_host_backend(), &own, &pool, NULL), MT_OK);
+    return pool;
+}
+
 #endif
