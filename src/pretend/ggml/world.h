@@ -120,7 +120,7 @@ uint64_t pretend_metal_bytes(struct pretend_world *world, const struct ggml_tens
 struct ggml_backend *pretend_backend_new(struct pretend_device *device);
 void pretend_fill_events(struct ggml_device_functions *functions);
 
-/* keep.c: what fused operations keep allocated. */
+/* fused.c: what fused operations keep allocated. */
 void pretend_graph_optimize(struct ggml_backend *backend, struct ggml_graph *graph,
                             struct ggml_optimize *optimize);
 
