@@ -22,6 +22,7 @@
 #include "cli/moment.h"
 #include "cli/program.h"
 #include "cli/progress.h"
+#include "cli/shared_options.h"
 #include "cli/words.h"
 #include "drive/running.h"
 #include "drive/stage.h"
@@ -59,11 +60,7 @@ static const struct cli_option attach_options[] = {
      .words = cli_words_moments,
      .help = "the moment to show of the time that was watched: peak, steady, exit, or a time since "
              "its start such as 3.5s"},
-    {.name = "all",
-     .letter = 'a',
-     .kind = CLI_FLAG,
-     .offset = AT(all),
-     .help = "in a table: every detail and process, not the first few only"},
+    CLI_OPTION_ALL(AT(all), "in a table: every detail and process, not the first few only"),
     {.name = "output",
      .letter = 'o',
      .kind = CLI_DIRECTORY,

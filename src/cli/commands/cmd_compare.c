@@ -16,6 +16,7 @@
 #include "cli/cpu.h"
 #include "cli/moment.h"
 #include "cli/residue_store.h"
+#include "cli/shared_options.h"
 #include "cli/words.h"
 
 struct compare_options {
@@ -143,17 +144,9 @@ static const struct cli_option compare_options[] = {
      .help = "forget what was learnt: for the engine that is the operand, or everything"},
     CLI_FORMAT_OPTIONS(AT(format), compare_format_names, COMPARE_JSON,
                        "how to write the comparison"),
-    {.name = "all",
-     .letter = 'a',
-     .kind = CLI_FLAG,
-     .offset = AT(all),
-     .help = "in a table: every category and part, not only the largest differences"},
-    {.name = "output",
-     .letter = 'o',
-     .kind = CLI_FILE,
-     .argument = "FILE",
-     .offset = AT(output),
-     .help = "write to FILE, and replace it only once the comparison is complete"},
+    CLI_OPTION_ALL(AT(all),
+                   "in a table: every category and part, not only the largest differences"),
+    CLI_OPTION_OUTPUT(AT(output), "comparison"),
     {0},
 };
 

@@ -12,6 +12,7 @@
 #include "cli/document/document.h"
 #include "cli/estimate/estimate.h"
 #include "cli/interrupt.h"
+#include "cli/shared_options.h"
 #include "cli/words.h"
 
 /* An engine that takes longer is not waited for: rules answer. */
@@ -21,16 +22,10 @@
 
 static const char *const formats[] = {"table", "json", "csv", NULL};
 static const struct cli_option estimate_options[] = {
-    {.name = "engine",
-     .letter = 'e',
-     .kind = CLI_TEXT,
-     .argument = "NAME[@VERSION]",
-     .fallback = "llama.cpp",
-     .offset = AT(engine),
-     .words = cli_words_engines,
-     .help =
-         "llama.cpp, ik_llama.cpp, ollama, vllm, sglang, trt-llm, tgi, transformers or exllamav3; "
-         "the version chooses the rules, without it memtally takes the newest known"},
+    CLI_OPTION_ENGINE(
+        AT(engine), cli_words_engines,
+        "llama.cpp, ik_llama.cpp, ollama, vllm, sglang, trt-llm, tgi, transformers or exllamav3; "
+        "the version chooses the rules, without it memtally takes the newest known"),
 #include "cli/model/options.def"
     TEXT("mla", "MODE", mla, "ik_llama.cpp's -mla: 0 to 3"),
     NUMBER("amb", amb, "ik_llama.cpp's -amb, in MiB"),
@@ -60,12 +55,7 @@ static const struct cli_option estimate_options[] = {
          "MODEL may be a URL or a name on huggingface.co; memtally reads headers only"),
     FLAG("explain", explain, "show each term's formula with its numbers, and its source"),
     CLI_FORMAT_OPTIONS(AT(format), formats, CLI_FORMAT_JSON, "how to write the estimate"),
-    {.name = "output",
-     .letter = 'o',
-     .kind = CLI_FILE,
-     .argument = "FILE",
-     .offset = AT(output),
-     .help = "write to FILE, and replace it only once the estimate is complete"},
+    CLI_OPTION_OUTPUT(AT(output), "estimate"),
     {0},
 };
 

@@ -14,6 +14,7 @@
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/forward.h"
+#include "cli/shared_options.h"
 #include "cli/words.h"
 
 #define ASK_MS       100
@@ -52,11 +53,7 @@ static const struct cli_option exec_options[] = {
      .argument = "FILE",
      .offset = AT(spec),
      .help = "write what is held, in slots of 256 MiB, as ctest --resource-spec-file reads it"},
-    {.name = "quiet",
-     .letter = 'q',
-     .kind = CLI_FLAG,
-     .offset = AT(quiet),
-     .help = "say nothing about waiting or about how CMD is held"},
+    CLI_OPTION_QUIET(AT(quiet), "say nothing about waiting or about how CMD is held"),
     {0},
 };
 

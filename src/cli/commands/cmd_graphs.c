@@ -12,6 +12,7 @@
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/document/graphs.h"
+#include "cli/shared_options.h"
 #include "cli/vary.h"
 #include "cli/words.h"
 
@@ -32,11 +33,7 @@ enum { TABLE, JSON };
 static const char *const formats[] = {"table", "json", NULL};
 
 static const struct cli_option graphs_options[] = {
-    {.name = "all",
-     .letter = 'a',
-     .kind = CLI_FLAG,
-     .offset = AT(all),
-     .help = "list each graph of both runs"},
+    CLI_OPTION_ALL(AT(all), "list each graph of both runs"),
     {.name = "vary",
      .kind = CLI_TEXT,
      .argument = "NAME=A,B",
@@ -56,14 +53,8 @@ static const struct cli_option graphs_options[] = {
      .argument = "DIR",
      .offset = AT(folder),
      .help = "with --vary, keep both runs, as DIR/A and DIR/B"},
-    {.name = "timeout",
-     .kind = CLI_COUNT,
-     .argument = "SECONDS",
-     .fallback = "600",
-     .least = 1,
-     .most = 86400,
-     .offset = AT(timeout_s),
-     .help = "with --vary and --device, how long CMD may take to be ready or to end"},
+    CLI_OPTION_TIMEOUT(AT(timeout_s), "600", 86400,
+                       "with --vary and --device, how long CMD may take to be ready or to end"),
     {.name = "save",
      .kind = CLI_TEXT,
      .argument = "MODEL",
@@ -71,12 +62,7 @@ static const struct cli_option graphs_options[] = {
      .help = "write the answer also to results/results_MODEL_YYYYMMDD_HHMMSS.json, by this "
              "machine's time; memtally makes the folder"},
     CLI_FORMAT_OPTIONS(AT(format), formats, JSON, "how to write the answer"),
-    {.name = "output",
-     .letter = 'o',
-     .kind = CLI_FILE,
-     .argument = "FILE",
-     .offset = AT(output),
-     .help = "write to FILE, and replace it only once the answer is complete"},
+    CLI_OPTION_OUTPUT(AT(output), "answer"),
     {0},
 };
 

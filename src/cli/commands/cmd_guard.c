@@ -19,6 +19,7 @@
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/forward.h"
+#include "cli/shared_options.h"
 #include "drive/give_back.h"
 #include "net/http_client.h"
 
@@ -52,14 +53,7 @@ static const struct cli_option guard_cli_options[] = {
      .help =
          "what CMD may use of NVIDIA's devices, as the driver counts and tells; it is not asked "
          "for the memory that other programs use"},
-    {.name = "pid",
-     .letter = 'p',
-     .kind = CLI_COUNT,
-     .argument = "PID",
-     .least = 1,
-     .most = INT_MAX,
-     .offset = AT(pid),
-     .help = "guard a process that runs, and its descendants"},
+    CLI_OPTION_PID(AT(pid), "guard a process that runs, and its descendants"),
     {.name = "from",
      .kind = CLI_REAL,
      .argument = "PERCENT",
@@ -103,11 +97,7 @@ static const struct cli_option guard_cli_options[] = {
      .fallback = "10s",
      .offset = AT(end),
      .help = "then send CMD SIGTERM, and kill it after so long"},
-    {.name = "quiet",
-     .letter = 'q',
-     .kind = CLI_FLAG,
-     .offset = AT(quiet),
-     .help = "say nothing of what is done, nor how CMD is held"},
+    CLI_OPTION_QUIET(AT(quiet), "say nothing of what is done, nor how CMD is held"),
     {0},
 };
 

@@ -15,6 +15,7 @@
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/interrupt.h"
+#include "cli/shared_options.h"
 #include "emit/sparkline.h"
 
 #define PLACES      CLI_TEXTS_MAX
@@ -42,14 +43,7 @@ static const struct cli_option monitor_cli_options[] = {
      .offset = AT(devices),
      .help = "host, cgroup, or gpu0 and so on as the driver counts; may be given several times. "
              "Without it: the host, a control group that has a limit, and all of NVIDIA's devices"},
-    {.name = "pid",
-     .letter = 'p',
-     .kind = CLI_COUNT,
-     .argument = "PID",
-     .least = 1,
-     .most = INT_MAX,
-     .offset = AT(pid),
-     .help = "what this program and its descendants have resident"},
+    CLI_OPTION_PID(AT(pid), "what this program and its descendants have resident"),
     {.name = "interval",
      .letter = 'i',
      .kind = CLI_TEXT,

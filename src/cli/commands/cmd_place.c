@@ -11,6 +11,7 @@
 #include "cli/console.h"
 #include "cli/document/placement.h"
 #include "cli/model/model.h"
+#include "cli/shared_options.h"
 #include "cli/words.h"
 
 struct place_options {
@@ -53,14 +54,8 @@ static const struct cli_option place_options[] = {
      .kind = CLI_FLAG,
      .offset = AT_MODEL(here),
      .help = "this machine's NVIDIA devices, less what other processes hold of them"},
-    {.name = "engine",
-     .letter = 'e',
-     .kind = CLI_TEXT,
-     .argument = "NAME[@VERSION]",
-     .fallback = "llama.cpp",
-     .offset = AT_MODEL(engine),
-     .words = cli_words_engines,
-     .help = "llama.cpp, ik_llama.cpp, ollama, vllm, sglang, transformers or exllamav3"},
+    CLI_OPTION_ENGINE(AT_MODEL(engine), cli_words_engines,
+                      "llama.cpp, ik_llama.cpp, ollama, vllm, sglang, transformers or exllamav3"),
     {.name = "context",
      .letter = 'c',
      .kind = CLI_COUNT,
@@ -154,12 +149,7 @@ static const struct cli_option place_options[] = {
      .offset = AT_MODEL(remote),
      .help = "MODEL may be a URL or a name on huggingface.co; memtally reads headers only"},
     CLI_FORMAT_OPTIONS(AT(format), formats, JSON, "how to write the placement"),
-    {.name = "output",
-     .letter = 'o',
-     .kind = CLI_FILE,
-     .argument = "FILE",
-     .offset = AT(output),
-     .help = "write to FILE, and replace it only once the placement is complete"},
+    CLI_OPTION_OUTPUT(AT(output), "placement"),
     {0},
 };
 

@@ -18,8 +18,8 @@
 #include "cli/profile/signals.h"
 #include "cli/profile/verdict.h"
 #include "cli/program.h"
-#include "cli/record_options.h"
 #include "cli/rehearse/recorded.h"
+#include "cli/shared_options.h"
 #include "cli/teller.h"
 #include "cli/words.h"
 #include "drive/engine_version.h"
@@ -157,14 +157,10 @@ static const struct cli_option options[] = {
      .most = 64,
      .offset = AT(tensor_parallel),
      .help = "devices that share each layer; for Python packages"},
-    {.name = "on",
-     .kind = CLI_TEXTS,
-     .argument = "DEVICE[,DEVICE...]",
-     .offset = AT(devices),
-     .words = cli_words_gpus,
-     .is_list = 1,
-     .help = "profile on devices that are not there, which compute nothing, as memtally run does; "
-             "for Python packages"},
+    CLI_OPTION_ON(
+        AT(devices),
+        "profile on devices that are not there, which compute nothing, as memtally run does; "
+        "for Python packages"),
     {.name = "threads",
      .kind = CLI_COUNT,
      .argument = "N",
@@ -172,14 +168,8 @@ static const struct cli_option options[] = {
      .most = 4096,
      .offset = AT(threads),
      .help = "threads that compute (the engine's own choice)"},
-    {.name = "timeout",
-     .kind = CLI_COUNT,
-     .argument = "SECONDS",
-     .fallback = "300",
-     .least = 1,
-     .most = 1000000,
-     .offset = AT(timeout),
-     .help = "give up when the engine makes no progress for so long"},
+    CLI_OPTION_TIMEOUT(AT(timeout), "300", 1000000,
+                       "give up when the engine makes no progress for so long"),
     CLI_OPTION_DEPTH(
         AT(depth), "record large allocations exactly and sample small ones, or record all in full"),
     CLI_OPTION_STACKS(AT(stacks),

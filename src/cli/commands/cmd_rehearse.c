@@ -17,6 +17,7 @@
 #include "cli/rehearse/model_command.h"
 #include "cli/rehearse/placed.h"
 #include "cli/rehearse/python_request.h"
+#include "cli/shared_options.h"
 #include "cli/teller.h"
 #include "cli/words.h"
 #include "drive/flags.h"
@@ -50,16 +51,11 @@ static const char *const formats[] = {"table", "json", "csv", NULL};
 #define OWN(member) offsetof(struct rehearse_options, member)
 
 static const struct cli_option rehearse_options[] = {
-    {.name = "engine",
-     .letter = 'e',
-     .kind = CLI_TEXT,
-     .argument = "NAME[@VERSION]",
-     .fallback = "llama.cpp",
-     .offset = AT(engine),
-     .words = cli_words_rehearsed_engines,
-     .help = "devices behave as this build expects, as llama.cpp@11434; without a version memtally "
-             "asks the program, or takes the newest known; vllm, sglang or transformers: the "
-             "Python package that loads MODEL"},
+    CLI_OPTION_ENGINE(
+        AT(engine), cli_words_rehearsed_engines,
+        "devices behave as this build expects, as llama.cpp@11434; without a version memtally "
+        "asks the program, or takes the newest known; vllm, sglang or transformers: the "
+        "Python package that loads MODEL"),
 #include "cli/model/options.def"
     {.name = "weight-type",
      .kind = CLI_TEXT,
@@ -137,14 +133,8 @@ static const struct cli_option rehearse_options[] = {
      .offset = OWN(requests),
      .help = "how many requests to send a server at most once it is ready; without it CMD gets 32 "
              "and MODEL none; 0 leaves CMD alone"},
-    {.name = "timeout",
-     .kind = CLI_COUNT,
-     .argument = "SECONDS",
-     .fallback = "600",
-     .least = 1,
-     .most = 86400,
-     .offset = OWN(timeout_s),
-     .help = "how long the program may take to be ready or to end"},
+    CLI_OPTION_TIMEOUT(OWN(timeout_s), "600", 86400,
+                       "how long the program may take to be ready or to end"),
     {.name = "no-suggest",
      .kind = CLI_FLAG,
      .offset = OWN(no_suggest),
@@ -165,17 +155,8 @@ static const struct cli_option rehearse_options[] = {
      .offset = AT(explain),
      .help = "show where each figure comes from"},
     CLI_FORMAT_OPTIONS(AT(format), formats, CLI_FORMAT_JSON, "how to write the answer"),
-    {.name = "output",
-     .letter = 'o',
-     .kind = CLI_FILE,
-     .argument = "FILE",
-     .offset = AT(output),
-     .help = "write to FILE, and replace it only once the rehearsal is complete"},
-    {.name = "quiet",
-     .letter = 'q',
-     .kind = CLI_FLAG,
-     .offset = OWN(quiet),
-     .help = "draw no line of progress, and do not show what CMD writes"},
+    CLI_OPTION_OUTPUT(AT(output), "rehearsal"),
+    CLI_OPTION_QUIET(OWN(quiet), "draw no line of progress, and do not show what CMD writes"),
     {0},
 };
 

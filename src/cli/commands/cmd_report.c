@@ -12,6 +12,7 @@
 #include "cli/document/loaded.h"
 #include "cli/document/torch_table.h"
 #include "cli/moment.h"
+#include "cli/shared_options.h"
 #include "cli/words.h"
 
 struct report_options {
@@ -59,17 +60,8 @@ static const struct cli_option report_options[] = {
      .offset = AT(operations),
      .help = "show instead what each operator of PyTorch took, if it was recorded with run "
              "--operations"},
-    {.name = "all",
-     .letter = 'a',
-     .kind = CLI_FLAG,
-     .offset = AT(all),
-     .help = "in a table: every detail and process, not the first few only"},
-    {.name = "output",
-     .letter = 'o',
-     .kind = CLI_FILE,
-     .argument = "FILE",
-     .offset = AT(output),
-     .help = "write to FILE, and replace it only once the report is complete"},
+    CLI_OPTION_ALL(AT(all), "in a table: every detail and process, not the first few only"),
+    CLI_OPTION_OUTPUT(AT(output), "report"),
     {0},
 };
 

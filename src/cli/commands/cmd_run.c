@@ -20,8 +20,8 @@
 #include "cli/forward.h"
 #include "cli/program.h"
 #include "cli/progress.h"
-#include "cli/record_options.h"
 #include "cli/rehearse/recorded.h"
+#include "cli/shared_options.h"
 #include "cli/words.h"
 #include "drive/layer.h"
 #include "drive/objects.h"
@@ -75,20 +75,12 @@ static const struct cli_option run_options[] = {
      .kind = CLI_FLAG,
      .offset = AT(operations),
      .help = "of PyTorch, tell what each operator takes, by the shapes of its inputs"},
-    {.name = "on",
-     .kind = CLI_TEXTS,
-     .argument = "DEVICE[,DEVICE...]",
-     .offset = AT(devices),
-     .words = cli_words_gpus,
-     .is_list = 1,
-     .help = "run CMD on devices that are not there, which compute nothing, and record what it "
-             "takes of them: each by the name of a GPU, as H100-80GB, or by its memory, as 24GiB "
-             "or 2x24GiB"},
-    {.name = "quiet",
-     .letter = 'q',
-     .kind = CLI_FLAG,
-     .offset = AT(quiet),
-     .help = "print neither progress nor the breakdown at the end"},
+    CLI_OPTION_ON(
+        AT(devices),
+        "run CMD on devices that are not there, which compute nothing, and record what it "
+        "takes of them: each by the name of a GPU, as H100-80GB, or by its memory, as 24GiB "
+        "or 2x24GiB"),
+    CLI_OPTION_QUIET(AT(quiet), "print neither progress nor the breakdown at the end"),
     {0},
 };
 

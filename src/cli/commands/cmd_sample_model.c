@@ -14,6 +14,7 @@
 #include "cli/console.h"
 #include "cli/model/sample_from.h"
 #include "cli/progress.h"
+#include "cli/shared_options.h"
 #include "cli/suggest.h"
 #include "emit/json.h"
 #include "emit/text_table.h"
@@ -112,11 +113,7 @@ static const struct cli_option sample_options[] = {
      .kind = CLI_FLAG,
      .offset = AT(json),
      .help = "print what was written, or the list, as JSON"},
-    {.name = "quiet",
-     .letter = 'q',
-     .kind = CLI_FLAG,
-     .offset = AT(quiet),
-     .help = "print nothing but errors"},
+    CLI_OPTION_QUIET(AT(quiet), "print nothing but errors"),
     {.name = "architecture",
      .kind = CLI_TEXT,
      .argument = "NAME",

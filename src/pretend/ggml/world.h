@@ -94,6 +94,12 @@ void pretend_fill_type(struct pretend_buffer_type *type, const struct ggml_type_
 /* An address range of which nothing is ever read or written. */
 uintptr_t pretend_addresses(uint64_t bytes);
 
+/* Tensors of buffers without memory: what is set is not kept, and zeros are what there is. */
+void pretend_set_tensor(struct ggml_buffer *buffer, struct ggml_tensor *tensor, const void *data,
+                        size_t offset, size_t size);
+void pretend_get_tensor(struct ggml_buffer *buffer, const struct ggml_tensor *tensor, void *data,
+                        size_t offset, size_t size);
+
 /* What a tensor takes of a device's buffer. */
 uint64_t pretend_alloc_bytes(const struct pretend_buffer_type *type,
                              const struct ggml_tensor *tensor);
