@@ -33,21 +33,27 @@ struct sockets {
     size_t n;
 };
 
-/* "123 (a name (of it)) S 1 …" */
-pid_t mt_drive_parent(const char *proc, pid_t pid)
+/* "123 (a name (of it)) S 1 …": the name may hold anything, and the last ")" ends it. */
+const char *mt_drive_stat(const char *proc, pid_t pid, char text[MT_DRIVE_STAT_BYTES])
 {
     char path[PATH_MAX];
-    char text[512];
-    long parent = 0;
     snprintf(path, sizeof path, "%s/%ld/stat", proc, (long)pid);
     FILE *file = fopen(path, "re");
     if (!file)
-        return 0;
-    size_t length = fread(text, 1, sizeof text - 1, file);
+        return NULL;
+    size_t length = fread(text, 1, MT_DRIVE_STAT_BYTES - 1, file);
     fclose(file);
     text[length] = '\0';
     const char *after = strrchr(text, ')');
-    return after && sscanf(after + 1, " %*c %ld", &parent) == 1 ? (pid_t)parent : 0;
+    return after && after[1] ? after + 2 : NULL;
+}
+
+pid_t mt_drive_parent(const char *proc, pid_t pid)
+{
+    char text[MT_DRIVE_STAT_BYTES];
+    long parent = 0;
+    const char *stat = mt_drive_stat(proc, pid, text);
+    return stat && sscanf(stat, "%*c %ld", &parent) == 1 ? (pid_t)parent : 0;
 }
 
 static int by_pid(const void *a, const void *b)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Engine tables: what differs between engines and their versions, as data.
  *
- * A table is a text file in data/engines/, built into the library. Lines:
+ * A table is data/engines/NAME/engine.table, built into the library. Lines:
  *
  *   engine NAME                 first line that is no comment
  *   title  TEXT                 "llama.cpp"

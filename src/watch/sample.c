@@ -197,7 +197,7 @@ static void put_line(char *text, size_t capacity, const char *name, uint64_t val
         snprintf(text + length, capacity - length, "%s %llu\n", name, (unsigned long long)value);
 }
 
-void mt_watch_unseen(struct mt_run *run)
+void mt_watch_unrecorded_devices(struct mt_run *run)
 {
     struct mt_cards cards;
     if (mt_cards_read(&run->host, &cards) == 0 && *cards.unseen)

@@ -8,9 +8,7 @@
 #define MT_PREDICT_TORCH_H
 
 #include "predict/sheet.h"
-
-#define MT_MIB (UINT64_C(1) << 20)
-#define MT_GIB (UINT64_C(1) << 30)
+#include "predict/sums.h"
 
 /* One stage of the pipeline: layers [first, end), and what the two ends hold beside them. */
 struct mt_torch_stage {
@@ -148,18 +146,5 @@ int mt_torch_begin(const struct mt_model *model, const struct mt_engine *engine,
  * Errors: MT_EARG, which names the nearest. */
 int mt_torch_complete_kv_type(const struct mt_engine *engine, struct mt_predict_settings *settings,
                               struct mt_error *error);
-
-/* a / b rounded up; b is not 0. */
-uint64_t mt_ceil_div(uint64_t a, uint64_t b);
-/* What no device reaches. Products and sums stop there, so that a few of them still add up. */
-#define MT_FAR (UINT64_C(1) << 60)
-uint64_t mt_mul(uint64_t a, uint64_t b);
-uint64_t mt_add(uint64_t a, uint64_t b);
-/* bytes * factor, up to MT_FAR. */
-uint64_t mt_scale(uint64_t bytes, double factor);
-/* A size in GiB, for formulas. */
-double mt_gib(uint64_t bytes);
-/* Whether a text, NULL too, begins with `start`. */
-int mt_begins(const char *text, const char *start);
 
 #endif
