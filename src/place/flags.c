@@ -76,7 +76,7 @@ static void llama_flags(const struct mt_placed *placed, const size_t *order, siz
         mt_strbuf_printf(flags, " --n-cpu-moe %" PRIu64, placement->host_layers + n);
     else if (n)
         mt_strbuf_printf(flags, " -ot 'blk\\.(%s)\\.ffn_.*_exps\\.=CPU'", mt_strbuf_text(&layers));
-    else if (placed->without_copies)
+    else if (placed->drops_copies)
         mt_strbuf_printf(flags, " -ot '%s=CPU'", MT_PLACE_NO_TENSOR);
     mt_strbuf_finish_part(&layers, flags);
 }
