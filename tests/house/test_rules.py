@@ -142,6 +142,16 @@ def test_words_that_need_reading_twice_are_found():
     assert_clean("prose", {"docs/man/a.1.scd": "# IN SHORT\n\na\n\n" + page})
 
 
+def test_what_is_dead_and_comments_that_lost_what_they_speak_of_are_found():
+    used = {"src/base/a.h": "int f(int a);\n", "src/base/a.c": "/* See f(). */\nint f(int a)\n{\n    return a;\n}\n"}
+    assert_clean("dead", {**used, "src/base/b.c": "static int g(void)\n{\n    return f(1);\n}\nint (*p)(void) = g;\n"})
+    assert_found("dead", {**used, "tests/unit/a.c": "int main(void)\n{\n    return f(1);\n}\n"}, "src/base/a.c:2: nothing but a test calls f()")
+    assert_clean("dead", {**used, "memtally.sym": "f;\n"})
+    assert_found("dead", {"src/base/a.c": "/* As gone() does. */\nint x;\n"}, "src/base/a.c:1: the text names gone")
+    assert_found("dead", {"docs/a.md": "Call mt_gone_away.\n"}, "docs/a.md:1: the text names mt_gone_away")
+    assert_found("dead", {"src/base/a.c": "/* One. */\n/* Two. */\nint x;\n"}, "src/base/a.c:1: two comments")
+
+
 def test_a_recipe_that_does_not_apply_is_found():
     change = "## A\n```diff src/base/a.c\n a\n+b\n```\n"
     tools = {}
