@@ -228,6 +228,10 @@ static void test_what_a_measured_call_took(void **state)
     REFUSED(result.peak_bytes, 99, mt_measure_result_is_valid(&result));
     REFUSED(result.device_growth_bytes, MT_UNKNOWN, mt_measure_result_is_valid(&result));
     REFUSED(result.device_own_growth_bytes, 0, mt_measure_result_is_valid(&result));
+    /* A peak below what was there before has no growth, in 64 bits neither. */
+    result.baseline_bytes = 132;
+    result.growth_bytes = (uint64_t)-2;
+    assert_false(mt_measure_result_is_valid(&result));
 }
 
 static void test_a_placement(void **state)

@@ -70,6 +70,7 @@ static void test_the_nearest_name_is_offered_where_one_is_near(void **state)
     assert_string_equal(nearest("--devices"), "--device");
     assert_string_equal(nearest("--no"), "--on");
     assert_string_equal(nearest("--outptu"), "--output");
+    assert_string_equal(nearest("--dxvxcx"), "none"); /* three slips */
     assert_string_equal(nearest("--frobnicate"), "none");
     assert_string_equal(nearest(""), "none");
 }
