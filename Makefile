@@ -42,6 +42,7 @@ NEEDS_fuzz-long = fuzz
 NEEDS_stress = test
 NEEDS_guard-stress = test
 NEEDS_containers = test
+NEEDS_by-room = test
 NEEDS_lint = lint
 NEEDS_fmt = lint
 NEEDS_tidy = tidy
@@ -92,6 +93,12 @@ fuzz: setup build-fuzz/build.ninja ## fuzz every parser for FUZZ_SECONDS (60) ea
 fuzz-long: setup build-fuzz/build.ninja ## the same in rounds until 10^8 inputs were tried in all; may be broken off and called again
 	@ninja -C build-fuzz fuzzers
 	@scripts/fuzz --long
+
+by-room: setup build-cov/build.ninja ## for each room: lines of tests that aim at it, and what the unit and command-line tests run of it
+	@ninja -C build-cov
+	@find build-cov -name '*.gcda' -delete
+	@scripts/test --build build-cov --suite unit --suite cli
+	@scripts/by-room
 
 stress: all ## programs that end at 4,000 random moments, and every n-th call failing (half an hour); STRESS_RUNS=500
 	@build/tests/stress/stress_ends build/src/cli/memtally build/tests/stress/ender $(or $(STRESS_RUNS),500)
@@ -217,7 +224,7 @@ install: setup ## install below PREFIX, staged in DESTDIR
 	@meson install -C build-install --no-rebuild $(if $(DESTDIR),--destdir "$(abspath $(DESTDIR))")
 
 clean: ## remove every build folder
-	rm -rf dist build build-aarch64 build-asan build-tsan build-fuzz build-bench build-install
+	rm -rf dist build build-aarch64 build-asan build-cov build-tsan build-fuzz build-bench build-install
 
 setup:
 	@$(SETUP) --for build $(foreach goal,$(MAKECMDGOALS),$(addprefix --for ,$(NEEDS_$(goal))))
@@ -230,6 +237,9 @@ build-asan/build.ninja: | setup
 
 build-tsan/build.ninja: | setup
 	@meson setup build-tsan -Db_sanitize=thread $(MESON_FLAGS)
+
+build-cov/build.ninja: | setup
+	@meson setup build-cov -Db_coverage=true --buildtype debug $(MESON_FLAGS)
 
 build-fuzz/build.ninja: | setup
 	@CC=clang-14 CXX=clang++-14 meson setup build-fuzz -Dfuzz=true -Db_sanitize=address,undefined -Db_lundef=false \

@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -167,7 +168,7 @@ static size_t read_table(const char *proc, const char *name, const struct socket
         int read =
             sscanf(line, " %*u: %*[0-9A-Fa-f]:%x %*[0-9A-Fa-f]:%*x %x %*s %*s %*s %*u %*u %" SCNu64,
                    &port, &state, &inode);
-        if (read == 3 && state == 0x0a && has_socket(sockets, inode))
+        if (read == 3 && state == TCP_LISTEN && has_socket(sockets, inode))
             n = add_port(ports, n, size, (int)port);
     }
     fclose(file);

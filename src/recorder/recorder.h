@@ -88,7 +88,6 @@ struct thread {
     struct python_slot python[PYTHON_SLOTS];
 };
 
-/* What the process knows of itself. In memory that is wiped on fork. */
 /* The most that the driver said was used of a device since it was last asked for. */
 struct device_watch {
     uint32_t state;
@@ -98,8 +97,11 @@ struct device_watch {
 
 #define DEVICE_WATCHES 16u /* measurements of devices at a time; further ones are sampled */
 
+enum process_state { PROCESS_NEW, PROCESS_STARTING, PROCESS_RECORDS, PROCESS_GAVE_UP };
+
+/* What the process knows of itself. In memory that is wiped on fork. */
 struct process {
-    uint32_t alive; /* 0: not started, 1: being started, 2: recording, 3: given up */
+    uint32_t alive; /* enum process_state */
     uint32_t next_stream;
     uint32_t picture_busy; /* whose turn it is, by its thread number; also guards `scratch` */
     uint32_t ended;
@@ -145,11 +147,11 @@ struct interpreter {
     void *(*module)(void *definition, int version);
 };
 
-/* The recorder's one object. What it points to is set once, when it starts. */
 /* Most places of sampled blocks hold none, so that most blocks that are freed need not be looked
  * for. */
 #define SAMPLE_PLACES 16384u
 
+/* The recorder's one object. What it points to is set once, when it starts. */
 struct recorder {
     uint32_t state; /* enum recorder_state */
     uint32_t pid;   /* of the process that it started in; a forked child has another */

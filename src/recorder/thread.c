@@ -228,7 +228,7 @@ static void init_thread(struct thread *thread, struct process *process)
 static struct thread *begin(int *first)
 {
     struct process *process = memtally_recorder.process;
-    *first = process->alive != 2;
+    *first = process->alive != PROCESS_RECORDS;
     if (!process_start())
         return NULL;
     struct thread *thread = get_thread(process);
@@ -260,7 +260,7 @@ static struct thread *begin_own(struct tls *tls)
 static struct thread *borrow(struct tls *tls)
 {
     struct process *process = memtally_recorder.process;
-    if (process->alive != 2)
+    if (process->alive != PROCESS_RECORDS)
         return NULL;
     for (int tries = 0; __atomic_exchange_n(&process->leftover_busy, 1, __ATOMIC_ACQUIRE); tries++)
         if (tries == 10000) {
@@ -330,10 +330,10 @@ struct thread *thread_start(const void *frame)
     struct recorder *recorder = &memtally_recorder;
     struct tls *tls = &memtally_tls;
     uint32_t state = __atomic_load_n(&recorder->state, __ATOMIC_ACQUIRE);
-    if (state == OFF || (state == STARTED && recorder->process->alive == 3))
+    if (state == OFF || (state == STARTED && recorder->process->alive == PROCESS_GAVE_UP))
         return NULL;
     if (recorder->is_filtered) { /* a new state would need system calls */
-        if (recorder->process->alive == 2)
+        if (recorder->process->alive == PROCESS_RECORDS)
             __atomic_fetch_add(&recorder->process->file.header->events_lost, 1, __ATOMIC_RELAXED);
         return NULL;
     }

@@ -7,6 +7,7 @@
 
 #include "base/array.h"
 #include "base/crc32c.h"
+#include "base/invariant.h"
 #include "base/varint.h"
 #include "recording/events.h"
 #include "recording/frame.h"
@@ -151,6 +152,8 @@ static int grow_live(struct mt_frame_writer *writer)
     for (size_t i = 0; i < n; i++)
         if (old[i].item)
             writer->live[find_live(writer, old[i].key)] = old[i];
+    MT_HOLDS((writer->live_capacity & (writer->live_capacity - 1)) == 0 &&
+             writer->live_capacity > 2 * writer->n_live);
     free(old);
     return 0;
 }

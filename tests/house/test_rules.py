@@ -145,6 +145,31 @@ def test_words_that_need_reading_twice_are_found():
     assert_clean("prose", {"docs/man/a.1.scd": "# IN SHORT\n\na\n\n" + page})
 
 
+def test_what_is_dead_and_comments_that_lost_what_they_speak_of_are_found():
+    used = {"src/base/a.h": "int f(int a);\n", "src/base/a.c": "/* See f(). */\nint f(int a)\n{\n    return a;\n}\n"}
+    assert_clean("dead", {**used, "src/base/b.c": "static int g(void)\n{\n    return f(1);\n}\nint (*p)(void) = g;\n"})
+    assert_found("dead", {**used, "tests/unit/a.c": "int main(void)\n{\n    return f(1);\n}\n"}, "src/base/a.c:2: nothing but a test calls f()")
+    assert_clean("dead", {**used, "memtally.sym": "f;\n"})
+    assert_found("dead", {"src/base/a.c": "/* As gone() does. */\nint x;\n"}, "src/base/a.c:1: the text names gone")
+    assert_found("dead", {"docs/a.md": "Call mt_gone_away.\n"}, "docs/a.md:1: the text names mt_gone_away")
+    assert_found("dead", {"src/base/a.c": "/* One. */\n/* Two. */\nint x;\n"}, "src/base/a.c:1: two comments")
+
+
+def test_what_a_public_header_hands_out_without_a_way_back_is_found():
+    def header(text):
+        return {"include/memtally/a.h": text + "\n"}
+
+    makes = "int mt_a_create(struct mt_a **a);\n"
+    assert_clean("interface", header(makes + "void mt_a_destroy(struct mt_a *a);"))
+    assert_clean("interface", header("int mt_a_look(const struct mt_a **borrowed);"))
+    assert_found("interface", header(makes), "struct mt_a is taken back by nothing")
+    both = "void mt_a_destroy(struct mt_a *a);\nvoid mt_a_finish(struct mt_a *a);"
+    assert_found("interface", header(makes + both), "taken back by mt_a_destroy, mt_a_finish")
+    assert_found("interface", header("/* The caller frees *a with free(). */"), "include/memtally/a.h:1: leaves something to free()")
+    assert_found("interface", header("struct a {\n    int without_copies;\n};"), "include/memtally/a.h:2: the flag without_copies")
+    assert_found("interface", header("struct a {\n    uint64_t held; /* bytes */\n};"), "held counts bytes")
+
+
 def test_a_recipe_that_does_not_apply_is_found():
     change = "## A\n```diff src/base/a.c\n a\n+b\n```\n"
     tools = {}

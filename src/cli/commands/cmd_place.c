@@ -329,7 +329,7 @@ static int place(const struct cli_call *call, struct estimate_request *request,
             .n_uses = n_uses,
             .host_bytes = options->model.host_bytes,
             .keep_on_devices = options->no_host,
-            .without_copies = options->no_copies,
+            .drops_copies = options->no_copies,
         };
         result = mt_place_model(model, &request->settings, &how, &placed, error);
     }
@@ -338,7 +338,7 @@ static int place(const struct cli_call *call, struct estimate_request *request,
     mt_placed_destroy(placed);
     mt_model_close(model);
     pins_finish(&pins);
-    free(uses);
+    mt_expert_uses_destroy(uses);
     return result;
 }
 

@@ -249,7 +249,7 @@ static void step(struct model *model)
     else if (what < 15)
         mt_pool_tick(model->pool);
     else if (what < 40)
-        mt_pool_simulated_finish(model->device, what % 4);
+        mt_pool_simulated_complete(model->device, what % 4);
     else if (!block->bytes)
         request(model, block);
     else if (what < 100) {

@@ -88,7 +88,7 @@ static void test_block_of_another_stream_waits_for_its_event(void **state)
     assert_int_equal(mt_pool_free(pool, again), MT_OK);
     assert_int_equal(mt_pool_allocate(pool, 4 << 20, 2, &other), MT_OK);
     assert_int_not_equal(other, first); /* the work of stream 1 may go on */
-    mt_pool_simulated_finish(device, 1);
+    mt_pool_simulated_complete(device, 1);
     assert_int_equal(mt_pool_allocate(pool, 4 << 20, 2, &late), MT_OK);
     assert_int_equal(late, first);
     check(pool);
@@ -111,7 +111,7 @@ static void test_free_blocks_of_the_only_stream_join_past_an_event(void **state)
     assert_int_equal(mt_pool_allocate(pool, 6 << 20, 1, &missed), MT_OK);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(mt_pool_trim(pool, 18 << 20), 0); /* it asks events too */
-        mt_pool_simulated_finish(device, 1);
+        mt_pool_simulated_complete(device, 1);
     }
     assert_int_equal(mt_pool_free(pool, blocks[1]), MT_OK);
     assert_int_equal(mt_pool_allocate(pool, 8 << 20, 1, &both), MT_OK);

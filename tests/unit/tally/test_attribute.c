@@ -369,7 +369,6 @@ static void test_buffers_go_by_what_they_are_for(void **state)
     mt_tally_destroy(one.tally);
 }
 
-/* A string in a file may be as long as a block, which no recorder writes. */
 /* Files on two devices may have one inode's number. */
 static void test_a_model_is_known_by_inode_and_device(void **state)
 {
@@ -389,6 +388,7 @@ static void test_a_model_is_known_by_inode_and_device(void **state)
     mt_tally_destroy(one.tally);
 }
 
+/* A string in a file may be as long as a block, which no recorder writes. */
 static void test_a_name_of_any_length_is_cut(void **state)
 {
     (void)state;

@@ -12,9 +12,6 @@
 #include "predict/llama/internal.h"
 #include "predict/llama/llama.h"
 
-/* Parts of a model, as tensors of its graph are marked. */
-enum mt_build_part { MT_PART_INPUT, MT_PART_ATTENTION, MT_PART_STATE, MT_PART_FFN, MT_PART_OUTPUT };
-
 /* Weights that graphs read, by the end of their name in GGUF. X(SLOT, "ending"). */
 #define MT_SLOT_LIST(X)                                                                            \
     X(ATTN_NORM, "attn_norm.weight")                                                               \
@@ -296,10 +293,10 @@ struct mt_build_qkv {
     struct mt_node *v;
 };
 struct mt_build_qkv mt_build_qkv(struct mt_build *build, struct mt_node *x, size_t il);
-/* Without the output matrix. `decompress`: of latent attention, else NULL. */
 /* As numbers of 16 bits, and an input that masks attention, as flash attention reads both. */
 struct mt_node *mt_build_as_halves(struct mt_build *build, struct mt_node *x);
 struct mt_node *mt_build_mask(struct mt_build *build, const uint64_t ne[4]);
+/* Without the output matrix. `decompress`: of latent attention, else NULL. */
 struct mt_node *mt_build_attend(struct mt_build *build, const struct mt_build_qkv *qkv, size_t il,
                                 struct mt_node *decompress);
 /* How many keys a batch has of its own tokens: newer builds pad them. */
