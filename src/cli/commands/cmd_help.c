@@ -14,6 +14,7 @@
 struct help_options {
     int completion;
     const char *man;
+    int json;
 };
 
 enum { COMPLETION_NONE, COMPLETION_BASH, COMPLETION_ZSH };
@@ -34,6 +35,10 @@ static const struct cli_option help_options[] = {
      .offset = AT(man),
      .help = "print FILE, a man page in scdoc's language, with its places filled in from the "
              "tables of options"},
+    {.name = "json",
+     .kind = CLI_FLAG,
+     .offset = AT(json),
+     .help = "print the options of COMMAND and what each takes, as JSON"},
     {0},
 };
 
@@ -76,6 +81,8 @@ static int fill(struct mt_strbuf *out, const struct help_options *options,
         cli_completion_bash(out);
     else if (options->completion == COMPLETION_ZSH)
         cli_completion_zsh(out);
+    else if (options->json)
+        cli_help_json(out, entry);
     else if (entry == &cmd_memtally)
         cli_help_overview(out, &terminal);
     else
@@ -106,6 +113,7 @@ static const char *const description[] = {
 
 static const struct cli_example examples[] = {
     {"memtally help run", "How to record a program."},
+    {"memtally help --json estimate", "What each option of 'estimate' takes, for a program."},
     {"source <(memtally help --completion bash)", "Completes memtally in this shell."},
     {0},
 };
