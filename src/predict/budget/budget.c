@@ -116,6 +116,8 @@ static void make(const struct mt_budget_engine *engine, const struct mt_predict_
                                        .vocabulary_padding =
                                            mt_engine_number(in->engine, "weights", 64),
                                        .float_bytes = float_bytes,
+                                       .whole_bytes =
+                                           mt_engine_number(in->engine, "blocks.whole", 0),
                                        .is_fused = engine->is_fused};
     memset(rank, 0, engine->rank_bytes);
     mt_torch_stage_of(in, walk->stage, in->settings->pipeline_parallel, &rank->stage);
