@@ -351,6 +351,31 @@ int mt_engine_next_key(const struct mt_engine *engine, size_t *at, char *key, si
     return 0;
 }
 
+int mt_engine_next_version(const struct mt_engine *engine, const struct mt_engine_version *last,
+                           struct mt_engine *next)
+{
+    struct words all = {engine->text, engine->text + engine->length};
+    struct words line, best = {.at = NULL};
+    struct mt_engine_version least = *last, since;
+    while (next_line(&all, &line)) {
+        struct words key = next_word(&line);
+        struct words word = next_word(&line);
+        if (!is_key(key) || parse_version(word, &since) < 0 ||
+            mt_engine_compare(&since, &engine->version) <= 0 ||
+            mt_engine_compare(&since, &least) > 0 ||
+            (best.at && !mt_engine_compare(&since, &least)))
+            continue;
+        least = since;
+        best = word;
+    }
+    if (!best.at)
+        return 0;
+    *next = *engine;
+    next->version = least;
+    copy_word(next->version_text, best);
+    return 1;
+}
+
 /* The value as a terminated text, or NULL. */
 static const char *value_text(const struct mt_engine *engine, const char *key,
                               char text[WORD_BYTES])

@@ -10,13 +10,14 @@
 #include "engine/engine.h"
 #include "sheet_internal.h"
 
-enum { KEY_BYTES = 96, CHANGES_MAX = 128, ESTIMATES_MAX = CHANGES_MAX + 2 };
+enum { KEY_BYTES = 96, CHANGES_MAX = 128 };
 
-/* Keys that changed together: those of one subject, from one version on. */
+/* Keys that changed together: those of one subject, at one version. `before` is the table at the
+ * version before, `after` at this one. */
 struct step {
     char rule[KEY_BYTES];
-    char since[MT_ENGINE_NAME_BYTES];
-    struct mt_engine_version version;
+    struct mt_engine before;
+    struct mt_engine after;
     struct mt_strbuf keys;
     const char *source;
     size_t source_length;
@@ -28,15 +29,27 @@ struct box {
     struct mt_arena arena;
     struct mt_engine from;
     struct mt_engine to;
-    struct step steps[CHANGES_MAX];
+    struct step *steps; /* of the arena */
     size_t n_steps;
     struct mt_estimate *before;
     struct mt_estimate *after;
 };
 
-static int same(const struct mt_engine_value *a, const struct mt_engine_value *b)
+/* A key's value at two versions. */
+struct pair {
+    struct mt_engine_value before;
+    struct mt_engine_value after;
+};
+
+static int differs(const struct mt_engine *before, const struct mt_engine *after, const char *key,
+                   struct pair *pair)
 {
-    return a->length == b->length && (!a->length || !memcmp(a->text, b->text, a->length));
+    *pair = (struct pair){.before = {.length = 0}};
+    mt_engine_value(before, key, &pair->before);
+    mt_engine_value(after, key, &pair->after);
+    return pair->before.length != pair->after.length ||
+           (pair->before.length &&
+            memcmp(pair->before.text, pair->after.text, pair->after.length) != 0);
 }
 
 /* "activations" of "activations.logits". */
@@ -47,105 +60,73 @@ static void subject_of(const char *key, char rule[KEY_BYTES])
     rule[length] = 0;
 }
 
-/* The step of a key; a new one where there is none yet, NULL where there are too many. */
-static struct step *step_of(struct box *box, const char *key, const char *since)
+/* The step of a key, of those from `first` on; a new one where there is none yet, NULL where there are
+ * too many. */
+static struct step *step_of(struct box *box, size_t first, const char *key)
 {
     char rule[KEY_BYTES];
     subject_of(key, rule);
-    for (size_t i = 0; i < box->n_steps; i++)
-        if (!strcmp(box->steps[i].rule, rule) && !strcmp(box->steps[i].since, since))
+    for (size_t i = first; i < box->n_steps; i++)
+        if (!strcmp(box->steps[i].rule, rule))
             return &box->steps[i];
     if (box->n_steps == CHANGES_MAX)
         return NULL;
     struct step *step = &box->steps[box->n_steps++];
+    *step = (struct step){.source = NULL};
     memcpy(step->rule, rule, sizeof rule);
-    strncpy(step->since, since, sizeof step->since - 1);
+    mt_strbuf_init(&step->keys);
     return step;
 }
 
-/* A key's value at both versions, and the one of the two that came later. */
-struct pair {
-    struct mt_engine_value before;
-    struct mt_engine_value after;
-};
-
-static int differs(const struct box *box, const char *key, struct pair *pair)
+static void note_key(struct step *step, const char *key, const struct pair *pair)
 {
-    *pair = (struct pair){.before = {.length = 0}};
-    mt_engine_value(&box->from, key, &pair->before);
-    mt_engine_value(&box->to, key, &pair->after);
-    return !same(&pair->before, &pair->after);
-}
-
-/* From which version on a change holds: towards an older one, that which is left. */
-static const char *since_of(const struct box *box, const struct pair *pair)
-{
-    int is_back = mt_engine_compare(&box->from.version, &box->to.version) > 0;
-    return is_back ? pair->before.since : pair->after.since;
-}
-
-static const char *or_none(const struct mt_engine_value *value, int *length)
-{
-    *length = value->length ? (int)value->length : 4;
-    return value->length ? value->text : "none";
-}
-
-static void note_key(struct box *box, const char *key, const struct pair *pair)
-{
-    struct step *step = step_of(box, key, since_of(box, pair));
-    int n_before, n_after;
-    const char *before = or_none(&pair->before, &n_before);
-    const char *after = or_none(&pair->after, &n_after);
-    if (!step)
-        return;
-    mt_strbuf_printf(&step->keys, "%s%s %.*s -> %.*s", step->keys.length ? ", " : "", key, n_before,
-                     before, n_after, after);
+    int was = pair->before.length != 0, is = pair->after.length != 0;
+    mt_strbuf_printf(&step->keys, "%s%s %.*s -> %.*s", step->keys.length ? ", " : "", key,
+                     was ? (int)pair->before.length : 4, was ? pair->before.text : "none",
+                     is ? (int)pair->after.length : 4, is ? pair->after.text : "none");
     if (!step->source_length) {
         step->source = pair->after.source;
         step->source_length = pair->after.source_length;
     }
 }
 
-static int by_version(const void *a, const void *b)
-{
-    return mt_engine_compare(&((const struct step *)a)->version,
-                             &((const struct step *)b)->version);
-}
-
-/* Finds the keys that differ; steps are in the order of their versions, on the way that is gone. */
+/* Finds the keys that differ at one version after another. */
 static int find_steps(struct box *box, struct mt_error *error)
 {
+    struct mt_engine before = box->from, after;
     struct pair pair;
     char key[KEY_BYTES];
-    for (size_t at = 0; mt_engine_next_key(&box->from, &at, key, sizeof key);)
-        if (differs(box, key, &pair))
-            note_key(box, key, &pair);
-    for (size_t i = 0; i < box->n_steps; i++) {
-        struct mt_engine engine;
-        struct step *step = &box->steps[i];
-        int result = mt_engine_parse(box->from.text, box->from.length, step->since, &engine, error);
-        if (result < 0)
-            return result;
-        step->version = engine.version;
-        if (mt_strbuf_failed(&step->keys))
-            return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    for (; mt_engine_next_version(&before, &box->to.version, &after); before = after) {
+        size_t first = box->n_steps;
+        for (size_t at = 0; mt_engine_next_key(&before, &at, key, sizeof key);) {
+            struct step *step = NULL;
+            if (!differs(&before, &after, key, &pair))
+                continue;
+            step = step_of(box, first, key);
+            if (!step)
+                return mt_fail(error, MT_ELIMIT, MT_NO_OFFSET,
+                               "more than %d rules differ between %s and %s: choose closer "
+                               "versions",
+                               CHANGES_MAX, box->from.version_text, box->to.version_text);
+            step->before = before;
+            step->after = after;
+            note_key(step, key, &pair);
+            if (mt_strbuf_failed(&step->keys))
+                return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        }
     }
-    qsort(box->steps, box->n_steps, sizeof *box->steps, by_version);
     return 0;
 }
 
-/* Whether a key is as the later version has it once the first `n` steps are done. */
-static int is_done(const struct box *box, size_t n, const char *key, const struct pair *pair)
+/* Whether a key's step is among the `n` that are done, the last of which is of this version. */
+static int is_done(const struct box *box, size_t n, const char *key)
 {
     char rule[KEY_BYTES];
-    const char *since = since_of(box, pair);
     subject_of(key, rule);
-    int is_back = mt_engine_compare(&box->from.version, &box->to.version) > 0;
-    for (size_t i = 0; i < n; i++) {
-        const struct step *step = &box->steps[is_back ? box->n_steps - 1 - i : i];
-        if (!strcmp(step->rule, rule) && !strcmp(step->since, since))
+    for (size_t i = n; i-- && !mt_engine_compare(&box->steps[i].after.version,
+                                                 &box->steps[n - 1].after.version);)
+        if (!strcmp(box->steps[i].rule, rule))
             return 1;
-    }
     return 0;
 }
 
@@ -155,10 +136,12 @@ static void write_table(const struct box *box, size_t n, struct mt_strbuf *text)
     char key[KEY_BYTES];
     char title[MT_ENGINE_TITLE_BYTES];
     struct pair pair;
+    const struct mt_engine *before = n ? &box->steps[n - 1].before : &box->from;
+    const struct mt_engine *after = n ? &box->steps[n - 1].after : &box->from;
     mt_strbuf_printf(text, "engine %s\ntitle %s\nnewest %s\n", box->from.name,
                      mt_engine_title(&box->from, title), box->from.newest_text);
     for (size_t at = 0; mt_engine_next_key(&box->from, &at, key, sizeof key);) {
-        int is_later = differs(box, key, &pair) && is_done(box, n, key, &pair);
+        int is_later = differs(before, after, key, &pair) && is_done(box, n, key);
         const struct mt_engine_value *value = is_later ? &pair.after : &pair.before;
         if (value->length)
             mt_strbuf_printf(text, "%s 0 %.*s ; %.*s\n", key, (int)value->length, value->text,
@@ -209,12 +192,11 @@ static int note_change(struct box *box, const struct mt_estimate *one,
     return 0;
 }
 
-static int describe_step(struct box *box, size_t i, struct mt_estimate_change *change)
+static int describe_step(struct box *box, const struct step *step,
+                         struct mt_estimate_change *change)
 {
-    int is_back = mt_engine_compare(&box->from.version, &box->to.version) > 0;
-    const struct step *step = &box->steps[is_back ? box->n_steps - 1 - i : i];
     change->rule = step->rule;
-    change->since = step->since;
+    change->since = step->after.version_text;
     change->keys = mt_strbuf_text(&step->keys);
     if (!step->source_length)
         return 0;
@@ -234,7 +216,8 @@ static int walk(struct box *box, const struct mt_model *model,
         result = estimate_step(box, model, settings, i + 1, &other, error);
         if (result < 0)
             break;
-        if (describe_step(box, i, &changes[i]) < 0 || note_change(box, one, other, &changes[i]) < 0)
+        if (describe_step(box, &box->steps[i], &changes[i]) < 0 ||
+            note_change(box, one, other, &changes[i]) < 0)
             result = mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
         mt_estimate_destroy(one);
         one = other;
@@ -302,7 +285,12 @@ static int find_both(struct box *box, const char *versions, struct mt_error *err
     if (!from || !to)
         return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
     int result = mt_engine_find(from, &box->from, error);
-    return result < 0 ? result : mt_engine_find(to, &box->to, error);
+    if (result == 0)
+        result = mt_engine_find(to, &box->to, error);
+    if (result == 0 && mt_engine_compare(&box->from.version, &box->to.version) > 0)
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET, "%s came after %s: name the older version first",
+                       box->from.version_text, box->to.version_text);
+    return result;
 }
 
 int mt_estimate_changes_create(const struct mt_model *model,
@@ -314,6 +302,11 @@ int mt_estimate_changes_create(const struct mt_model *model,
     if (!box)
         return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
     plain.engine = NULL;
+    box->steps = mt_arena_array(&box->arena, CHANGES_MAX, sizeof *box->steps);
+    if (!box->steps) {
+        free(box);
+        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    }
     int result = find_both(box, versions, error);
     if (result == 0)
         result = compare(box, model, &plain, error);

@@ -90,27 +90,39 @@ static struct widths widths_of(const struct mt_predict_input *in)
                            .has_fp8 = mt_begins(in->d->dtype, "f8") || mt_begins(type, "fp8")};
 }
 
-/* Gate and up, their product, and where the model's code keeps the first two what comes back. With
- * weights in 8 bit the product is there in 8 bit too, with a scale for each block. */
+static uint64_t most_of(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* What a layer's last matrix gives, and of several ranks the sum of all. */
+static uint64_t result_bytes(const struct widths *w)
+{
+    return mt_mul(w->parallel > 1 ? 2 : 1, w->hidden);
+}
+
+/* The moment of the product of gate and up, and that of what comes back, when some models' code still
+ * keeps the first two. With weights in 8 bit the product is there in 8 bit too, with a scale for each
+ * block. Compiled code keeps nothing longer than it is read. */
 static uint64_t feed_forward_bytes(const struct widths *w, const struct mt_model_layer *layer)
 {
     uint64_t inner = share(w, layer->ff_length);
-    uint64_t product = mt_mul((w->is_gated ? 3 : 2) * w->element, inner);
-    uint64_t row = mt_add(mt_mul(3, w->hidden), product);
-    if (!w->in->settings->eager) /* compiled code keeps nothing longer than it is read */
-        return mt_add(mt_mul(2, w->hidden), product);
-    if (mt_engine_has(w->in->engine, "activations.drops_gate", w->in->d->architecture))
-        return row;
+    uint64_t both = mt_mul((w->is_gated ? 3 : 2) * w->element, inner);
+    int drops = mt_engine_has(w->in->engine, "activations.drops_gate", w->in->d->architecture);
+    uint64_t back = mt_add(drops ? mt_mul(w->element, inner) : both, result_bytes(w));
+    if (!w->in->settings->eager)
+        return mt_add(mt_mul(2, w->hidden), both);
     if (w->has_fp8)
-        row = mt_add(row, mt_add(inner, mt_mul(inner / FP8_BLOCK, FP32)));
-    return mt_add(row, w->hidden);
+        back = mt_add(back, mt_add(inner, mt_mul(inner / FP8_BLOCK, FP32)));
+    return mt_add(mt_mul(3, w->hidden), most_of(both, back));
 }
 
 /* The router's choice and what comes back; what lies between is a workspace. */
 static uint64_t experts_bytes(const struct widths *w, const struct mt_model_layer *layer)
 {
     uint64_t shared = mt_mul(3 * w->element, share(w, layer->shared_ff_length));
-    return mt_add(mt_add(mt_mul(4, w->hidden), mt_mul(layer->experts, FP32)), shared);
+    uint64_t routing = mt_mul(layer->experts, FP32);
+    return mt_add(mt_add(mt_mul(3, w->hidden), result_bytes(w)), mt_add(routing, shared));
 }
 
 /* Latent vectors before and after their norm, queries, and what attention gives back. The run also takes what
@@ -151,7 +163,7 @@ static uint64_t attention_bytes(const struct widths *w, const struct mt_model_la
     uint64_t elements = mt_add(mt_mul(2, query), mt_add(keys, values));
     if (w->norms_heads)
         elements = mt_add(elements, mt_add(query, keys));
-    return mt_add(mt_mul(3, w->hidden), mt_mul(elements, w->element));
+    return mt_add(mt_add(mt_mul(2, w->hidden), result_bytes(w)), mt_mul(elements, w->element));
 }
 
 /* Mamba 2: what its first matrix gives, what the scan gives, and the gated norm's two in 32 bit. */
@@ -165,11 +177,6 @@ static uint64_t recurrent_bytes(const struct widths *w, const struct mt_model_la
         return 0;
     return mt_add(mt_add(mt_mul(2, w->hidden), mt_mul(in + inner, w->element)),
                   mt_mul(2 * FP32, inner));
-}
-
-static uint64_t most_of(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
 }
 
 static uint64_t layer_bytes(const struct widths *w, const struct mt_model_layer *layer)
