@@ -299,8 +299,8 @@ void mt_estimate_destroy(struct mt_estimate *estimate);
 /* What a rule that is another one does to a model: `keys` are those of the engine's table that
  * changed together ("activations.logits 9.55 -> 3.5, activations.hidden 1.35 -> 1"), `since` the
  * version that they hold from, `source` where that was read or NULL. `place_bytes` has for each
- * place of the tally how many more bytes are taken there, of an engine that takes a budget beside its
- * cache, `pool_tokens` how many more tokens fit. */
+ * place of the tally how many more bytes are taken there, of an engine that takes a budget beside
+ * its cache, `pool_tokens` how many more tokens fit. */
 struct mt_estimate_change {
     const char *rule;
     const char *since;
@@ -323,9 +323,10 @@ struct mt_estimate_changes {
     const struct mt_estimate_change *changes;
 };
 
-/* Compares two versions, named "vllm@0.16..0.19", by rules alone; the settings' own engine does not count. On
- * success the caller owns *changes; mt_estimate_changes_destroy() frees it. The model must live as
- * long. Errors: MT_EARG for a text that names no two versions, and those of mt_estimate_create(). */
+/* Compares two versions, named "vllm@0.16..0.19", by rules alone; the settings' own engine does not
+ * count. On success the caller owns *changes; mt_estimate_changes_destroy() frees it. The model
+ * must live as long. Errors: MT_EARG for a text that names no two versions, and those of
+ * mt_estimate_create(). */
 int mt_estimate_changes_create(const struct mt_model *model,
                                const struct mt_predict_settings *settings, const char *versions,
                                struct mt_estimate_changes **changes, struct mt_error *error);

@@ -50,9 +50,10 @@ static const struct cli_option estimate_options[] = {
     FLAG("matrix", matrix,
          "a table of types by contexts, by rules alone: a row for each of several files; for a "
          "model that is no GGUF file, the types to convert it to; else the types of the cache"),
-    TEXT("changes", "ENGINE@FROM..TO", changes,
-         "which rules differ between two versions of an engine, and what each does to the model, by "
-         "rules alone"),
+    TEXT(
+        "changes", "ENGINE@FROM..TO", changes,
+        "which rules differ between two versions of an engine, and what each does to the model, by "
+        "rules alone"),
     FLAG("no-rehearse", no_rehearse, "by rules alone, even where the engine is on this machine"),
     {.name = "engine-path",
      .kind = CLI_FILE,
@@ -187,7 +188,8 @@ static const char *const description[] = {
     "--engine-path), memtally rehearses it: it starts llama.cpp on devices that are not there, so "
     "the figures are the engine's own (see 'memtally help rehearse'). The same holds for "
     "node-llama-cpp with --program node-llama-cpp. Searches use rules, and memtally rehearses "
-    "their answer. --matrix and --changes use rules alone. So does everything with --no-rehearse, with "
+    "their answer. --matrix and --changes use rules alone. So does everything with --no-rehearse, "
+    "with "
     "MEMTALLY_NO_REHEARSE in the environment, or with --cpu and another processor than this one's.",
     "With --device, --host or --here the first line is a verdict: FITS, TIGHT, SPILLS, PAGES or "
     "CANNOT. Below the tables are the engine's command line, ready to paste, and notes.",

@@ -306,7 +306,8 @@ int mt_engine_value(const struct mt_engine *engine, const char *key, struct mt_e
             continue;
         line.at += length;
         struct words since_word = next_word(&line);
-        if (parse_version(since_word, &since) < 0 || mt_engine_compare(&since, &engine->version) > 0)
+        if (parse_version(since_word, &since) < 0 ||
+            mt_engine_compare(&since, &engine->version) > 0)
             continue;
         if (found && mt_engine_compare(&since, &best) < 0)
             continue;

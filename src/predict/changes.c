@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Two versions of an engine, rule by rule. A table is made that has some keys as the later version has
- * them and the others as the earlier one: one estimate by it for each step says what the step did. */
+/* Two versions of an engine, rule by rule. A table is made that has some keys as the later version
+ * has them and the others as the earlier one: one estimate by it for each step says what the step
+ * did. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,8 +61,8 @@ static void subject_of(const char *key, char rule[KEY_BYTES])
     rule[length] = 0;
 }
 
-/* The step of a key, of those from `first` on; a new one where there is none yet, NULL where there are
- * too many. */
+/* The step of a key, of those from `first` on; a new one where there is none yet, NULL where there
+ * are too many. */
 static struct step *step_of(struct box *box, size_t first, const char *key)
 {
     char rule[KEY_BYTES];
@@ -123,8 +124,8 @@ static int is_done(const struct box *box, size_t n, const char *key)
 {
     char rule[KEY_BYTES];
     subject_of(key, rule);
-    for (size_t i = n; i-- && !mt_engine_compare(&box->steps[i].after.version,
-                                                 &box->steps[n - 1].after.version);)
+    for (size_t i = n;
+         i-- && !mt_engine_compare(&box->steps[i].after.version, &box->steps[n - 1].after.version);)
         if (!strcmp(box->steps[i].rule, rule))
             return 1;
     return 0;
@@ -157,17 +158,17 @@ static int estimate_step(const struct box *box, const struct mt_model *model,
     struct mt_engine engine;
     mt_strbuf_init(&text);
     write_table(box, n, &text);
-    int result = mt_strbuf_failed(&text)
-                     ? mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory")
-                     : mt_engine_parse(mt_strbuf_text(&text), text.length, box->from.version_text,
-                                       &engine, error);
+    int result = mt_strbuf_failed(&text) ? mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory")
+                                         : mt_engine_parse(mt_strbuf_text(&text), text.length,
+                                                           box->from.version_text, &engine, error);
     if (result == 0)
         result = mt_estimate_once(&engine, model, settings, NULL, estimate, error);
     mt_strbuf_finish(&text);
     return result;
 }
 
-/* What a place holds; of an engine that takes a budget beside its cache, which takes what is left. */
+/* What a place holds; of an engine that takes a budget beside its cache, which takes what is left.
+ */
 static int64_t taken(const struct mt_estimate *estimate, size_t place)
 {
     const struct mt_tally_place *at = &estimate->tally.places[place];
@@ -281,15 +282,17 @@ static int find_both(struct box *box, const char *versions, struct mt_error *err
                        "vllm@0.16..0.19",
                        versions);
     const char *from = mt_arena_copy(&box->arena, versions, (size_t)(dots - versions));
-    const char *to = mt_arena_printf(&box->arena, "%.*s@%s", (int)(at - versions), versions, dots + 2);
+    const char *to =
+        mt_arena_printf(&box->arena, "%.*s@%s", (int)(at - versions), versions, dots + 2);
     if (!from || !to)
         return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
     int result = mt_engine_find(from, &box->from, error);
     if (result == 0)
         result = mt_engine_find(to, &box->to, error);
     if (result == 0 && mt_engine_compare(&box->from.version, &box->to.version) > 0)
-        return mt_fail(error, MT_EARG, MT_NO_OFFSET, "%s came after %s: name the older version first",
-                       box->from.version_text, box->to.version_text);
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET,
+                       "%s came after %s: name the older version first", box->from.version_text,
+                       box->to.version_text);
     return result;
 }
 

@@ -36,7 +36,10 @@ static const char *signed_size(int64_t bytes, char text[SIGNED_TEXT])
 {
     char size[MT_SIZE_TEXT];
     uint64_t magnitude = bytes < 0 ? 0 - (uint64_t)bytes : (uint64_t)bytes;
-    snprintf(text, SIGNED_TEXT, "%s%s", bytes < 0 ? "-" : bytes ? "+" : "",
+    snprintf(text, SIGNED_TEXT, "%s%s",
+             bytes < 0 ? "-"
+             : bytes   ? "+"
+                       : "",
              mt_format_size(magnitude, size));
     return text;
 }
@@ -76,14 +79,13 @@ static void render_table(const struct mt_estimate_changes *changes,
                          const struct cli_terminal *terminal, struct mt_strbuf *out)
 {
     int has_pool = changes->before->pool.present;
-    const struct mt_text_table_column columns[] = {
-        {"rule", MT_CELL_TEXT, 0},
-        {"since", MT_CELL_TEXT, 0},
-        {changes->before->tally.n_places < 2 ? "host"
-         : has_pool                          ? "beside the cache"
-                                             : "device",
-         MT_CELL_TEXT_RIGHT, 0},
-        {"tokens", MT_CELL_TEXT_RIGHT, 0}};
+    const struct mt_text_table_column columns[] = {{"rule", MT_CELL_TEXT, 0},
+                                                   {"since", MT_CELL_TEXT, 0},
+                                                   {changes->before->tally.n_places < 2 ? "host"
+                                                    : has_pool ? "beside the cache"
+                                                               : "device",
+                                                    MT_CELL_TEXT_RIGHT, 0},
+                                                   {"tokens", MT_CELL_TEXT_RIGHT, 0}};
     struct mt_text_table table;
     struct sum sum = {0};
     cli_table_fact(terminal, out, "engine", "%s %s -> %s, by rules", changes->engine, changes->from,

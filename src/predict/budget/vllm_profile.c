@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* What vLLM's profiling run takes: the larger of a pass of a full batch through the widest layer and of
- * the sampler with a row of logits for each sequence.
+/* What vLLM's profiling run takes: the larger of a pass of a full batch through the widest layer
+ * and of the sampler with a row of logits for each sequence.
  *
- * Two rules. "fitted": factors that were fitted to published logs. "tensors": what lives at the moments
- * of the run, tensor by tensor, as the engine's source has it. `h` is a row of hidden states. A layer
- * is called with two of them, the residual and its input, which its caller still holds. */
+ * Two rules. "fitted": factors that were fitted to published logs. "tensors": what lives at the
+ * moments of the run, tensor by tensor, as the engine's source has it. `h` is a row of hidden
+ * states. A layer is called with two of them, the residual and its input, which its caller still
+ * holds. */
 #include <string.h>
 
 #include "model/families.h"
@@ -101,9 +102,9 @@ static uint64_t result_bytes(const struct widths *w)
     return mt_mul(w->parallel > 1 ? 2 : 1, w->hidden);
 }
 
-/* The moment of the product of gate and up, and that of what comes back, when some models' code still
- * keeps the first two. With weights in 8 bit the product is there in 8 bit too, with a scale for each
- * block. Compiled code keeps nothing longer than it is read. */
+/* The moment of the product of gate and up, and that of what comes back, when some models' code
+ * still keeps the first two. With weights in 8 bit the product is there in 8 bit too, with a scale
+ * for each block. Compiled code keeps nothing longer than it is read. */
 static uint64_t feed_forward_bytes(const struct widths *w, const struct mt_model_layer *layer)
 {
     uint64_t inner = share(w, layer->ff_length);
@@ -125,8 +126,9 @@ static uint64_t experts_bytes(const struct widths *w, const struct mt_model_laye
     return mt_add(mt_add(mt_mul(3, w->hidden), result_bytes(w)), mt_add(routing, shared));
 }
 
-/* Latent vectors before and after their norm, queries, and what attention gives back. The run also takes what
- * keys and values of long contexts would be made out of: that of all is not of these tokens. */
+/* Latent vectors before and after their norm, queries, and what attention gives back. The run also
+ * takes what keys and values of long contexts would be made out of: that of all is not of these
+ * tokens. */
 static uint64_t latent_bytes(const struct widths *w, const struct mt_model_layer *layer)
 {
     const struct mt_model_description *d = w->in->d;
@@ -188,8 +190,7 @@ static uint64_t layer_bytes(const struct widths *w, const struct mt_model_layer 
     if (layer->experts)
         row = most_of(row, experts_bytes(w, layer));
     if (layer->attention == MT_ATTENTION_LATENT) {
-        context = mt_add(mt_mul(w->tokens, latent_bytes(w, layer)),
-                         latent_context_bytes(w, layer));
+        context = mt_add(mt_mul(w->tokens, latent_bytes(w, layer)), latent_context_bytes(w, layer));
     } else if (layer->attention != MT_ATTENTION_NONE) {
         row = most_of(row, attention_bytes(w, layer));
     }
@@ -224,7 +225,8 @@ static int recurs(const struct mt_model_description *d)
     return 0;
 }
 
-/* Whether the version runs this model by its second runner, whose sampler and counters are others. */
+/* Whether the version runs this model by its second runner, whose sampler and counters are others.
+ */
 static int has_second_runner(const struct mt_predict_input *in)
 {
     const struct mt_model_description *d = in->d;
@@ -233,7 +235,8 @@ static int has_second_runner(const struct mt_predict_input *in)
                                 !strcmp(d->dtype, "f32"));
     if (mt_engine_has(in->engine, key, "unquantized") && !is_float)
         return 0;
-    return mt_engine_has(in->engine, key, "all") || mt_engine_has(in->engine, key, d->architecture) ||
+    return mt_engine_has(in->engine, key, "all") ||
+           mt_engine_has(in->engine, key, d->architecture) ||
            (mt_engine_has(in->engine, key, "dense") && !d->experts && !recurs(d));
 }
 
@@ -275,7 +278,8 @@ static uint64_t runner_bytes(const struct mt_predict_input *in, const struct mt_
     return mt_add(stage->is_last ? mt_add(counters, requests) : 0, stage->is_first ? 0 : handed);
 }
 
-/* Rows of all experts that a token is sent to, before and after each matrix. Kernels of MXFP4 have none. */
+/* Rows of all experts that a token is sent to, before and after each matrix. Kernels of MXFP4 have
+ * none. */
 static uint64_t workspace_bytes(const struct mt_predict_input *in,
                                 const struct mt_torch_stage *stage, uint64_t mxfp4_bytes)
 {

@@ -179,7 +179,7 @@ uint64_t mt_torch_token_bytes(const struct mt_model_layer *layer, const struct m
 uint64_t mt_torch_state_element_bytes(const struct mt_predict_input *in)
 {
     static const enum mt_lineage full[] = {MT_LINEAGE_QWEN35, MT_LINEAGE_KIMI, MT_LINEAGE_JAMBA,
-                                         MT_LINEAGE_NEMOTRON_H};
+                                           MT_LINEAGE_NEMOTRON_H};
     for (size_t i = 0; i < sizeof full / sizeof *full; i++)
         if (mt_is_of_lineage(in->d->architecture, full[i]))
             return 4;

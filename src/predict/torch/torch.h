@@ -103,7 +103,8 @@ uint64_t mt_torch_float_width(const struct mt_predict_settings *settings);
 
 /* What PyTorch's allocator takes for a tensor. From 10 MiB on it asks for whole 2 MiB, and keeps a
  * rest of up to 1 MiB in the block (c10/cuda/CUDACachingAllocator.cpp: get_allocation_size,
- * should_split). From `whole_bytes` on, where that is not 0, it keeps any rest: max_split_size_mb. */
+ * should_split). From `whole_bytes` on, where that is not 0, it keeps any rest: max_split_size_mb.
+ */
 uint64_t mt_torch_block_bytes(uint64_t bytes, uint64_t whole_bytes);
 
 /* Bytes of a layer's recurrent state for one sequence on one rank: its convolution's inputs in

@@ -148,8 +148,8 @@ static enum joint joint_of(const struct mt_model_tensor *tensor)
 static void round_block(const struct mt_torch_load *load, uint64_t bytes,
                         struct mt_torch_weights *weights)
 {
-    weights->rounding_bytes = mt_add(weights->rounding_bytes,
-                                     mt_torch_block_bytes(bytes, load->whole_bytes) - bytes);
+    weights->rounding_bytes =
+        mt_add(weights->rounding_bytes, mt_torch_block_bytes(bytes, load->whole_bytes) - bytes);
 }
 
 static void round_joined(const struct mt_torch_load *load, struct joining *joining,
