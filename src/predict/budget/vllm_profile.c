@@ -8,6 +8,7 @@
  * holds. */
 #include <string.h>
 
+#include "gpu/gpus.h"
 #include "model/families.h"
 #include "vllm.h"
 
@@ -246,17 +247,20 @@ uint64_t mt_vllm_logit_rows(const struct mt_predict_settings *settings)
                                                           : settings->batched_tokens;
 }
 
+/* The first runner samples from hidden states of its own in place of those that it picked. */
 static uint64_t sampler_bytes(const struct mt_predict_input *in)
 {
     const struct mt_predict_settings *settings = in->settings;
     uint64_t rows = mt_vllm_logit_rows(settings);
     uint64_t logits = mt_mul(mt_mul(rows, in->d->vocabulary), 4);
-    uint64_t hidden = mt_mul(mt_mul(settings->batched_tokens, in->d->embedding_length), 2);
+    uint64_t row = mt_mul(in->d->embedding_length, 2);
+    uint64_t hidden = mt_mul(settings->batched_tokens, row);
     double first = mt_engine_real(in->engine, "activations.logits", 9.5);
-    double factor = has_second_runner(in)
-                        ? mt_engine_real(in->engine, "activations.logits.second", first)
-                        : first;
-    return mt_scale(logits, factor) +
+    int is_second = has_second_runner(in);
+    double factor =
+        is_second ? mt_engine_real(in->engine, "activations.logits.second", first) : first;
+    uint64_t picked = is_by_tensors(in) ? mt_mul(mt_mul(rows, row), is_second ? 1 : 2) : 0;
+    return mt_scale(logits, factor) + picked +
            mt_scale(hidden, mt_engine_real(in->engine, "activations.hidden", 1.5));
 }
 
@@ -285,7 +289,7 @@ static uint64_t workspace_bytes(const struct mt_predict_input *in,
 {
     const struct widths w = widths_of(in);
     uint64_t widest = 0;
-    if (mxfp4_bytes || !is_by_tensors(in))
+    if (mxfp4_bytes)
         return 0;
     for (uint64_t i = stage->first; i < stage->end && i < in->d->n_layers; i++) {
         const struct mt_model_layer *layer = &in->d->layers[i];
@@ -296,6 +300,42 @@ static uint64_t workspace_bytes(const struct mt_predict_input *in,
         widest = most_of(widest, mt_mul(layer->experts_used, both));
     }
     return mt_mul(mt_mul(w.tokens, widest), w.element);
+}
+
+static uint32_t multiprocessors(const struct mt_predict_input *in)
+{
+    const struct mt_predict_settings *settings = in->settings;
+    struct mt_gpu_row row = {.key = ""};
+    const char *name = settings->device_known ? settings->device_known[0].gpu : "";
+    if (!*name || mt_gpu_find(name, &row, NULL) < 0)
+        mt_gpu_of_size(mt_budget_smallest_device(settings), NULL, &row, NULL);
+    return row.gpu.multiprocessors;
+}
+
+/* A row of logits for each program of the kernel that masks them, a power of two of these up to one
+ * for each multiprocessor. */
+static uint64_t masking_bytes(const struct mt_predict_input *in)
+{
+    uint64_t most = multiprocessors(in);
+    uint64_t rows = mt_vllm_logit_rows(in->settings);
+    uint64_t programs = 1;
+    while (programs < rows && programs < most)
+        programs *= 2;
+    return mt_mul(mt_mul(programs < most ? programs : most, in->d->vocabulary), FP32);
+}
+
+/* What the pass leaves, and what the sampler leaves after it. */
+static uint64_t left_by_pass(const struct mt_predict_input *in, const struct mt_torch_stage *stage,
+                             uint64_t mxfp4_bytes)
+{
+    uint64_t products = mt_engine_number(in->engine, "activations.products", 0);
+    return is_by_tensors(in) ? mt_add(products, workspace_bytes(in, stage, mxfp4_bytes)) : 0;
+}
+
+static uint64_t left_by_sampler(const struct mt_predict_input *in,
+                                const struct mt_torch_stage *stage)
+{
+    return is_by_tensors(in) && stage->is_last && !has_second_runner(in) ? masking_bytes(in) : 0;
 }
 
 /* ---- both ---- */
@@ -317,12 +357,17 @@ struct mt_budget_part mt_vllm_profile_of(const struct mt_predict_input *in,
     mt_torch_forward_of(in, stage, in->settings->batched_tokens, &forward);
     uint64_t pass = mt_add(is_by_tensors(in) ? pass_bytes(in, stage) : forward.bytes, encoder);
     uint64_t sampling = stage->is_last ? sampler_bytes(in) : 0;
+    uint64_t masking = left_by_sampler(in, stage);
+    if (counts_what_stays(in))
+        pass = pass > masking ? pass - masking : 0;
+    else
+        sampling = mt_add(sampling, masking);
     uint64_t bytes = most_of(pass, sampling);
     int is_rough = pass > sampling || encoder || recurs(in->d);
     const char *key = is_rough ? "activations.band.pass" : "activations.band.sampler";
     double width = (double)mt_engine_number(in->engine, key, 25) / 100;
     if (!counts_what_stays(in))
-        bytes = mt_add(bytes, workspace_bytes(in, stage, mxfp4_bytes));
+        bytes = mt_add(bytes, left_by_pass(in, stage, mxfp4_bytes));
     struct mt_budget_part part = {MT_BUDGET_WITHIN, bytes, mt_scale(bytes, 1 - width),
                                   mt_scale(bytes, 1 + width)};
     if (encoder && pass <= sampling)
@@ -337,7 +382,8 @@ struct mt_budget_part mt_vllm_kept_of(const struct mt_predict_input *in,
     uint64_t bytes = runner_bytes(in, stage);
     int is_counted = counts_what_stays(in);
     if (is_counted)
-        bytes = mt_add(bytes, workspace_bytes(in, stage, mxfp4_bytes));
+        bytes =
+            mt_add(bytes, mt_add(left_by_pass(in, stage, mxfp4_bytes), left_by_sampler(in, stage)));
     return (struct mt_budget_part){is_counted ? MT_BUDGET_WITHIN : MT_BUDGET_BESIDE, bytes,
                                    mt_scale(bytes, 0.95), mt_scale(bytes, 1.05)};
 }
