@@ -135,6 +135,9 @@ static void test_a_run_is_counted_tensor_by_tensor(void **state)
     assert_float_equal(gib(activations_of("vllm@0.33.0", 8192, 256)), 904926720 / 0x1p30, 0.002);
     assert_float_equal(gib(activations_of("vllm@0.33.0", 16384, 1024)), 1986049536 / 0x1p30, 0.02);
     assert_int_equal(activations_of("vllm@0.32.0", 16384, 1024), 16384 * row);
+    assert_int_equal(activations_of("vllm@0.19.1", 8192, 256),
+                     939524096); /* and 32 MiB of cuBLAS */
+    assert_float_equal(gib(activations_of("vllm@0.19.1", 16384, 1024)), 2093090816 / 0x1p30, 0.004);
     assert_true(activations_of("vllm@0.21.0", 16384, 1024) >
                 activations_of("vllm@0.32.0", 16384, 1024));
     assert_true(activations_of("vllm@0.16.0", 16384, 1024) >
