@@ -49,3 +49,7 @@ for wrong in vllm@0.33..0.19 vllm@0.19 vllm@0.19.. vllm nothing@1..2; do
 done
 memtally estimate config.json --changes vllm@0.19..0.33 --device 24GiB --max-context 2>&1
 echo "exit $?"
+for other in --matrix "--engine-path engine"; do
+    memtally estimate config.json --changes vllm@0.19..0.33 $card $other 2>&1
+    echo "exit $?"
+done
