@@ -32,7 +32,7 @@ static const struct {
     size_t exact;
 } floors[N_QUANTITIES] = {
     [WEIGHTS] = {"weights", 0.05, 2.5, 10},     [TOKENS] = {"tokens of the pool", 0.2, 6.1, 4},
-    [ACTIVATIONS] = {"activations", 1, 5.6, 6}, [POOL] = {"pool", 0.2, 10.2, 2},
+    [ACTIVATIONS] = {"activations", 1, 5.3, 6}, [POOL] = {"pool", 0.2, 6.6, 2},
     [TOTAL] = {"total in use", 0.1, 2.5, 0},
 };
 

@@ -198,10 +198,11 @@ static uint64_t layer_bytes(const struct widths *w, const struct mt_model_layer 
     return most_of(context, mt_mul(w->tokens, row));
 }
 
-/* The compiler tries out the first kernel on a table of embeddings of its own. */
+/* The compiler tries out the first kernel on a table of embeddings of its own. A model with
+ * encoders is handed embeddings. */
 static uint64_t compiling_bytes(const struct widths *w)
 {
-    if (w->in->settings->eager)
+    if (w->in->settings->eager || has_encoder(w->in))
         return 0;
     uint64_t table = mt_mul(share(w, w->in->d->vocabulary), w->hidden);
     return mt_add(table, mt_mul(2 * w->tokens, w->hidden));
