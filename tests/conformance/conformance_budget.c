@@ -184,8 +184,8 @@ static void compare_all(char **fields, const struct mt_estimate *estimate)
             number(fields, "weights_mib") + number(fields, "kv_mib") +
                 number(fields, "activations_mib") + number(fields, "other_mib"),
             (struct figure){(double)place->total_allocated_bytes / MIB - graphs.bytes,
-                            (double)place->total_low_bytes / MIB,
-                            (double)place->total_high_bytes / MIB});
+                            (double)place->total_low_bytes / MIB - graphs.low,
+                            (double)place->total_high_bytes / MIB - graphs.high});
 }
 
 static void note_batch(const struct mt_model *model, const struct mt_estimate *estimate)
