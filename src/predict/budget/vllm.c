@@ -21,6 +21,7 @@ struct rank {
     struct mt_vllm_pool pool;
     struct mt_vllm_experts experts;
     uint64_t rope_bytes;
+    uint64_t latent_bytes; /* of matrices that decompress latent vectors, kept once more */
     uint64_t weight_slack; /* that loading may leave */
 };
 
@@ -78,19 +79,38 @@ static uint64_t rope_cache(const struct mt_predict_input *in)
     return mt_mul(numbers, is_wide ? 4 : mt_torch_float_width(in->settings));
 }
 
+/* Matrices from latent vectors to keys and values, which decoding has in another shape. */
+static uint64_t latent_copies(const struct mt_predict_input *in, const struct mt_torch_stage *stage)
+{
+    const struct mt_model_description *d = in->d;
+    uint64_t row = mt_mul(d->kv_lora_rank, mt_torch_float_width(in->settings));
+    uint64_t bytes = 0;
+    if (!mt_engine_has(in->engine, "weights.latent", "copied"))
+        return 0;
+    for (uint64_t i = stage->first; i < stage->end && i < d->n_layers; i++) {
+        uint64_t heads = mt_ceil_div(d->layers[i].heads, in->settings->tensor_parallel);
+        if (d->layers[i].attention == MT_ATTENTION_LATENT)
+            bytes = mt_add(bytes,
+                           mt_mul(mt_mul(heads, d->qk_nope_head_size + d->value_head_size), row));
+    }
+    return bytes;
+}
+
 static void weigh(const struct mt_predict_input *in, struct rank *rank)
 {
     const struct mt_torch_weights *w = &rank->budget.weights;
     mt_vllm_experts_of(in, &rank->budget.stage, w->mxfp4_bytes, &rank->experts);
     rank->rope_bytes = rope_cache(in);
+    rank->latent_bytes = latent_copies(in, &rank->budget.stage);
+    uint64_t made = rank->rope_bytes + rank->latent_bytes;
     uint64_t tensors = w->bytes + w->rounding_bytes;
     struct mt_budget_part weight = {.stand = MT_BUDGET_WITHIN};
-    weight.bytes = tensors + w->encoder_bytes + rank->experts.more_bytes + rank->rope_bytes;
-    weight.low = w->bytes + w->encoder_low_bytes + rank->experts.low_bytes + rank->rope_bytes;
+    weight.bytes = tensors + w->encoder_bytes + rank->experts.more_bytes + made;
+    weight.low = w->bytes + w->encoder_low_bytes + rank->experts.low_bytes + made;
     if (in->settings->tensor_parallel > 1) /* four logs are met within 0.04 % */
         rank->weight_slack = mt_scale(weight.bytes, 0.001);
-    weight.high = tensors + w->encoder_high_bytes + rank->experts.high_bytes + rank->rope_bytes +
-                  rank->weight_slack;
+    weight.high =
+        tensors + w->encoder_high_bytes + rank->experts.high_bytes + made + rank->weight_slack;
     mt_budget_add(&rank->budget, weight);
 }
 
@@ -204,6 +224,15 @@ static void write_weights(const struct rank *rank, struct mt_sheet *sheet)
                                          .bytes = rank->rope_bytes,
                                          .provenance = MT_PROVENANCE_DERIVED},
                  "positions * rotated width * bytes of a float");
+    if (rank->latent_bytes)
+        mt_sheet_add(sheet,
+                     &(struct mt_sheet_term){.place = place,
+                                             .category = MT_CATEGORY_WEIGHTS,
+                                             .name = "latent matrices",
+                                             .rule = "weights.latent",
+                                             .bytes = rank->latent_bytes,
+                                             .provenance = MT_PROVENANCE_DERIVED},
+                     "layers * heads * latent width * (key + value) once more");
 }
 
 static void write_part(const struct mt_budget_rank *rank, enum part which,
