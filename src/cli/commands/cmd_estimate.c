@@ -45,6 +45,10 @@ static const struct cli_option estimate_options[] = {
     FLAG("matrix", matrix,
          "a table of types by contexts, by rules alone: a row for each of several files; for a "
          "model that is no GGUF file, the types to convert it to; else the types of the cache"),
+    TEXT(
+        "changes", "ENGINE@FROM..TO", changes,
+        "which rules differ between two versions of an engine, and what each does to the model, by "
+        "rules alone"),
     FLAG("no-rehearse", no_rehearse, "by rules alone, even where the engine is on this machine"),
     {.name = "engine-path",
      .kind = CLI_FILE,
@@ -101,6 +105,11 @@ static int estimate(const struct cli_call *call, struct estimate_request *reques
         *code = !result && found ? CLI_EXIT_OK : CLI_EXIT_NO;
         return result;
     }
+    if (options->changes && call->n_operands == 1 && goal < 0 && !options->best_quant)
+        return estimate_changes(call, request, out, error);
+    if (options->changes)
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET,
+                       "estimate: '--changes' takes one model and no search");
     if (!options->best_quant && call->n_operands > 1)
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
                        "estimate: several models are compared only with --best-quant or --matrix");
@@ -169,7 +178,8 @@ static const char *const description[] = {
     "--engine-path), memtally rehearses it: it starts llama.cpp on devices that are not there, so "
     "the figures are the engine's own (see 'memtally help rehearse'). The same holds for "
     "node-llama-cpp with --program node-llama-cpp. Searches use rules, and memtally rehearses "
-    "their answer. --matrix uses rules alone. So does everything with --no-rehearse, with "
+    "their answer. --matrix and --changes use rules alone. So does everything with --no-rehearse, "
+    "with "
     "MEMTALLY_NO_REHEARSE in the environment, or with --cpu and another processor than this one's.",
     "With --device, --host or --here the first line is a verdict: FITS, TIGHT, SPILLS, PAGES or "
     "CANNOT. Below the tables are the engine's command line, ready to paste, and notes.",
@@ -187,6 +197,8 @@ static const struct cli_example examples[] = {
      "How many tokens vLLM will have room for."},
     {"memtally estimate config.json --device 24GiB --matrix",
      "Which types fit a card at which contexts."},
+    {"memtally estimate config.json --changes vllm@0.19..0.33 --device H100-80GB",
+     "Why a model has more or less room after an upgrade."},
     {"memtally estimate --best-quant model-q*.gguf --device 12GiB", "The best file for a card."},
     {0},
 };

@@ -108,13 +108,14 @@ struct mt_torch_cell mt_torch_cache_of(const struct mt_predict_settings *setting
     return cell;
 }
 
-uint64_t mt_torch_block_bytes(uint64_t bytes)
+uint64_t mt_torch_block_bytes(uint64_t bytes, uint64_t whole_bytes)
 {
     const uint64_t wanted = mt_mul(mt_ceil_div(bytes, 512), 512);
     if (wanted < 10 * MT_MIB)
         return wanted;
     uint64_t segment = mt_mul(mt_ceil_div(wanted, 2 * MT_MIB), 2 * MT_MIB);
-    return segment - wanted > MT_MIB ? wanted : segment;
+    int is_whole = segment - wanted <= MT_MIB || (whole_bytes && segment >= whole_bytes);
+    return is_whole ? segment : wanted;
 }
 
 uint64_t mt_torch_token_bytes(const struct mt_model_layer *layer, const struct mt_torch_cell *cell,
@@ -141,7 +142,8 @@ uint64_t mt_torch_token_bytes(const struct mt_model_layer *layer, const struct m
 
 uint64_t mt_torch_state_element_bytes(const struct mt_predict_input *in)
 {
-    static const enum mt_lineage full[] = {MT_LINEAGE_QWEN35, MT_LINEAGE_KIMI, MT_LINEAGE_JAMBA};
+    static const enum mt_lineage full[] = {MT_LINEAGE_QWEN35, MT_LINEAGE_KIMI, MT_LINEAGE_JAMBA,
+                                           MT_LINEAGE_NEMOTRON_H};
     for (size_t i = 0; i < sizeof full / sizeof *full; i++)
         if (mt_is_of_lineage(in->d->architecture, full[i]))
             return 4;

@@ -38,6 +38,7 @@ struct mt_torch_load {
     uint64_t tensor_parallel;
     uint64_t vocabulary_padding; /* rows of embeddings are a multiple of it */
     int float_bytes;
+    uint64_t whole_bytes; /* as mt_torch_block_bytes() has it */
     int is_fused; /* matrices of a layer that read the same input are one tensor; so are experts */
 };
 
@@ -100,8 +101,9 @@ uint64_t mt_torch_float_width(const struct mt_predict_settings *settings);
 
 /* What PyTorch's allocator takes for a tensor. From 10 MiB on it asks for whole 2 MiB, and keeps a
  * rest of up to 1 MiB in the block (c10/cuda/CUDACachingAllocator.cpp: get_allocation_size,
- * should_split). */
-uint64_t mt_torch_block_bytes(uint64_t bytes);
+ * should_split). From `whole_bytes` on, where that is not 0, it keeps any rest: max_split_size_mb.
+ */
+uint64_t mt_torch_block_bytes(uint64_t bytes, uint64_t whole_bytes);
 
 /* Bytes of a layer's recurrent state for one sequence on one rank: its convolution's inputs in
  * `conv_bytes` an element with `rows` more of them, and its state in `state_bytes` an element. */
