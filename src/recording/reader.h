@@ -18,7 +18,7 @@
 
 #define MT_EVENT_FIELDS 8
 
-/* From here on no memory lies: a packed file does not have the address of a block that is said to. */
+/* No memory lies from here on. A packed file did not keep the address of a block that does. */
 #define MT_UNPLACED_FROM ((uint64_t)1 << 62)
 
 /* One event. Which fields it has says MT_EVENT_LIST; the heap address is already plain. `bytes` is
