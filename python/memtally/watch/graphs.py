@@ -7,6 +7,7 @@ import functools
 import itertools
 import os
 import sys
+import threading
 import time
 import weakref
 
@@ -111,22 +112,26 @@ def resident():
         os.close(fd)
 
 
-@functools.cache
-def open_driver():
-    return ctypes.CDLL("libcuda.so.1")
+class Counter:
+    """Counts nodes of graphs that are being captured, as the driver does. What it passes is made once, for each thread anew."""
 
+    def __init__(self):
+        self.cells = threading.local()
 
-def count_nodes(stream):
-    """Nodes of the graph that is being captured on a stream, as the driver counts them."""
-    driver = open_driver()
-    status, number = ctypes.c_int(), ctypes.c_uint64()
-    graph, n_nodes = ctypes.c_void_p(), ctypes.c_size_t()
-    asked = driver.cuStreamGetCaptureInfo_v2(
-        ctypes.c_void_p(stream), ctypes.byref(status), ctypes.byref(number), ctypes.byref(graph), None, None
-    )
-    if asked or not graph.value or driver.cuGraphGetNodes(graph, None, ctypes.byref(n_nodes)):
-        return UNKNOWN
-    return n_nodes.value
+    def _make(self):
+        driver = ctypes.CDLL("libcuda.so.1")
+        graph, n_nodes = ctypes.c_void_p(), ctypes.c_size_t()
+        about = (ctypes.byref(ctypes.c_int()), ctypes.byref(ctypes.c_uint64()), ctypes.byref(graph), None, None)
+        self.cells.all = (driver.cuStreamGetCaptureInfo_v2, about, graph, driver.cuGraphGetNodes, n_nodes, ctypes.byref(n_nodes))
+
+    def of_stream(self, stream):
+        if not hasattr(self.cells, "all"):
+            self._make()
+        ask, about, graph, count, n_nodes, where = self.cells.all
+        graph.value = None
+        if ask(ctypes.c_void_p(stream), *about) or not graph.value or count(graph, None, where):
+            return UNKNOWN
+        return n_nodes.value
 
 
 class Graphs:
@@ -134,6 +139,7 @@ class Graphs:
         self.trace = trace
         self.torch = torch
         self.names = Names()
+        self.counter = Counter()
         self.numbers = itertools.count(1)
         self.named = {}  # number: names, of whole batches that live
         self.kept = collections.Counter()  # of the same names
@@ -259,7 +265,7 @@ class Graphs:
             )
 
     def _count_nodes(self):
-        return count_nodes(self.torch.cuda.current_stream().cuda_stream)
+        return self.counter.of_stream(self.torch.cuda.current_stream().cuda_stream)
 
     def _failed(self, begun, error):
         names, held = (begun[0], begun[1]) if begun else (NOTHING, (0, 0))
@@ -295,11 +301,13 @@ class Graphs:
         now = time.monotonic_ns()
         nodes = UNKNOWN if nodes is None else nodes
         self._look_for_another(number, tuple(names))
-        self.trace.line("x", device, now, number, pool, driver, nodes, allocated, reserved, *names)
         host = max(0, resident() - host_before)
         pool_number = self.pools.setdefault(tuple(graph.pool()), len(self.pools) + 1)
-        self.trace.line("z", number, host, pool_number, expected)
-        self.trace.line("w", number, begun_ns, max(0, whole - free), int(self.is_serving))
+        self.trace.add_all((
+            "x %d %d %d %d %d %s %d %d %s %s %s %s" % (device, now, number, pool, driver, nodes, allocated, reserved, *names),
+            "z %d %d %d %s" % (number, host, pool_number, expected),
+            "w %d %d %d %d" % (number, begun_ns, max(0, whole - free), self.is_serving),
+        ))
         self._look_whether_late(names, pool + driver)
 
     def _gone(self, number):

@@ -198,6 +198,13 @@ void cli_graphs_table(const struct cli_graphs_document *document,
     for (int i = 0; i < LETTERS && document->runs[i]; i++)
         put_missing(document->runs[i], letters[i], terminal, out);
     for (int i = 0; i < LETTERS && document->runs[i]; i++)
+        if (document->was_cut[i])
+            cli_table_fact(
+                terminal, out, "cut",
+                "%s was ended before it was ready, while it still worked: it may capture "
+                "more; give --timeout more seconds",
+                letters[i]);
+    for (int i = 0; i < LETTERS && document->runs[i]; i++)
         put_sums(document->runs[i], letters[i], terminal, out);
     if (document->difference)
         put_difference(document->difference, terminal, out);
@@ -260,12 +267,13 @@ static void json_graphs(const struct mt_graphs *run, struct mt_json *json)
     mt_json_end(json);
 }
 
-static void json_run(const struct mt_graphs *run, const char *directory, const char *setting,
-                     struct mt_json *json)
+static void json_run(const struct cli_graphs_document *document, int which, struct mt_json *json)
 {
+    const struct mt_graphs *run = document->runs[which];
     mt_json_begin_object(json, NULL);
-    mt_json_text(json, "directory", directory);
-    mt_json_text(json, "setting", setting);
+    mt_json_text(json, "directory", document->directories[which]);
+    mt_json_text(json, "setting", document->settings[which]);
+    mt_json_bool(json, "was_cut", document->was_cut[which]);
     /* A process begins without anything of PyTorch's allocator. */
     json_memory(json, "memory_before", 0, 0, 0);
     json_memory(json, "memory_after", run->allocated_bytes, run->reserved_bytes,
@@ -331,7 +339,7 @@ void cli_graphs_json(const struct cli_graphs_document *document, struct mt_strbu
     mt_json_text(&json, "kind", "graphs");
     mt_json_begin_array(&json, "runs");
     for (int i = 0; i < LETTERS && document->runs[i]; i++)
-        json_run(document->runs[i], document->directories[i], document->settings[i], &json);
+        json_run(document, i, &json);
     mt_json_end(&json);
     if (document->difference)
         json_difference(document->difference, &json);
