@@ -2,8 +2,7 @@
 /* CUDA graphs one by one, of a recording or a rehearsal of a program on PyTorch.
  *
  * A capture's bytes are its marginal cost in the order of capture: a graph that finds room in the
- * pool of an earlier one takes nothing. What a graph would give back is not said. Sizes are in
- * bytes; MT_UNKNOWN is what nobody said. */
+ * pool of an earlier one takes nothing. Sizes are in bytes; MT_UNKNOWN is what nobody said. */
 #ifndef MEMTALLY_GRAPHS_H
 #define MEMTALLY_GRAPHS_H
 
@@ -19,16 +18,24 @@ extern "C" {
 /* A batch that an engine captured, perhaps in several pieces, in one process on one device. */
 struct mt_graph {
     uint32_t pid;
-    uint32_t device;       /* as the process counts them */
-    const char *kind;      /* the engine's word: "FULL", "PIECEWISE"; "" where it is not known */
-    uint64_t batch;        /* requests */
-    uint64_t tokens;       /* of all of them */
-    uint64_t draft;        /* tokens that are drafted for each request */
-    uint64_t pieces;       /* graphs that it is captured in */
-    uint64_t nodes;        /* of all pieces */
-    uint64_t pool_bytes;   /* that PyTorch's allocator took of the driver in the captures */
-    uint64_t driver_bytes; /* that the driver took beside: nodes, code that was used first */
-    uint64_t host_bytes;   /* by which the process grew; MT_UNKNOWN where it is not said */
+    uint32_t device;          /* as the process counts them */
+    const char *kind;         /* the engine's word: "FULL", "PIECEWISE"; "" where it is not known */
+    uint64_t batch;           /* requests */
+    uint64_t tokens;          /* of all of them */
+    uint64_t draft;           /* tokens that are drafted for each request */
+    uint64_t pieces;          /* graphs that it is captured in */
+    uint64_t nodes;           /* of all pieces */
+    uint64_t pool_bytes;      /* that PyTorch's allocator took of the driver in the captures */
+    uint64_t workspace_bytes; /* of the pool, what libraries were told to work in; MT_UNKNOWN where
+                                 it is not said, as the next ones */
+    uint64_t driver_bytes;    /* that the driver took beside for nodes; where library_bytes is not
+                                 known, also what that would count */
+    uint64_t library_bytes;   /* that others than PyTorch's allocator took in the captures:
+                                 workspaces, communicators, code of kernels that were used first */
+    uint64_t static_bytes;    /* outside the pool, that were made since the capture before and are
+                                 there when the last one is made; never known of the first */
+    uint64_t host_bytes;      /* by which the process grew; MT_UNKNOWN where it is not said */
+    int is_late;              /* it was captured after graphs had been replayed again and again */
     uint64_t reclaimable_bytes; /* that PyTorch could give back if this graph alone were dropped:
                                    its pool's, unless others are in it; MT_UNKNOWN likewise */
 };
@@ -50,9 +57,22 @@ struct mt_graphs {
     size_t n_drafts;
     uint64_t pieces;
     uint64_t dropped; /* pieces that were gone before the last one was captured */
+    uint64_t late;    /* graphs that were captured after they had been replayed again and again */
     uint64_t pool_bytes;
-    uint64_t driver_bytes; /* those of dropped ones, too: the driver keeps space for the next */
+    uint64_t workspace_bytes; /* of the pool; MT_UNKNOWN where none is known, as the next ones but
+                                 the driver's */
+    uint64_t driver_bytes;    /* those of dropped ones, too: the driver keeps space for the next */
     uint64_t dropped_driver_bytes;
+    uint64_t library_bytes; /* likewise: a library keeps what it took */
+    uint64_t dropped_library_bytes;
+    uint64_t static_bytes; /* as far as they are known */
+    /* What the run's processes held of devices when the last one was captured, MT_UNKNOWN where
+     * that is not known; and what of it is in none of the four, as far as these are known:
+     * total == pool + driver + library + static + rest. */
+    uint64_t total_bytes;
+    uint64_t rest_bytes;
+    const char *const *notes; /* sentences about captures and updates that failed or came late */
+    size_t n_notes;
     /* Of PyTorch's allocator, over all processes and devices: when the last graph was captured,
      * and the most of the run. Where nothing was captured the first two are the most, too. */
     uint64_t allocated_bytes;
@@ -76,7 +96,8 @@ struct mt_graphs_difference {
     int64_t pieces;
     int64_t pool_bytes;
     int64_t driver_bytes;
-    int64_t overhead_bytes; /* both */
+    int64_t library_bytes;  /* 0 where one of the two does not know them */
+    int64_t overhead_bytes; /* all three */
     double overhead_ratio;  /* of what A's allocator had reserved and its graphs took beside;
                              * negative where A has nothing */
     int64_t bytes_of_each;  /* the overhead for each additional graph; 0 where none is */

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -148,6 +149,25 @@ static int make_folders(struct cli_vary *vary, const struct cli_vary_how *how,
     return 0;
 }
 
+/* Where a rehearsal's document goes. */
+static void name_document(const struct cli_vary *vary, size_t which, char path[PATH_MAX])
+{
+    snprintf(path, PATH_MAX, "%.*s.json", PATH_MAX - 6, vary->folders[which]);
+}
+
+/* Whether the rehearsal was ended before the program was ready or at its end. */
+static int was_cut(const struct cli_vary *vary, size_t which)
+{
+    char path[PATH_MAX];
+    name_document(vary, which, path);
+    json_t *document = json_load_file(path, 0, NULL);
+    const char *outcome =
+        json_string_value(json_object_get(json_object_get(document, "rehearsal"), "outcome"));
+    int is = outcome && strcmp(outcome, "ran on") == 0;
+    json_decref(document);
+    return is;
+}
+
 /* memtally's own words before the command's. */
 static void add_own(const struct cli_vary *vary, const struct cli_vary_how *how, size_t which,
                     const char *seconds, struct filling *to)
@@ -163,10 +183,14 @@ static void add_own(const struct cli_vary *vary, const struct cli_vary_how *how,
         add_text(to, "--device");
         add_text(to, how->devices->items[i]);
     }
-    static const char *const words[] = {"--requests", "0",         "--no-suggest", "--quiet",
-                                        "--output",   "/dev/null", "--timeout"};
+    char document[PATH_MAX];
+    static const char *const words[] = {"--requests", "0",      "--no-suggest",
+                                        "--quiet",    "--json", "--output"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         add_text(to, words[i]);
+    name_document(vary, which, document);
+    add_text(to, document);
+    add_text(to, "--timeout");
     add_text(to, seconds);
     add_text(to, "--folder");
     add_text(to, vary->folders[which]);
@@ -205,8 +229,10 @@ int cli_vary_run(struct cli_vary *vary, const struct cli_vary_how *how, const ch
         return cli_fail(&error);
     for (size_t i = 0; i < CLI_VARY_RUNS; i++) {
         int code = run_one(vary, how, i, command);
-        if (code == CLI_EXIT_OK)
+        if (code == CLI_EXIT_OK) {
+            vary->was_cut[i] = how->devices->n && was_cut(vary, i);
             continue;
+        }
         cli_complain("graphs: the run with %s ended with status %d; run it by itself to see why",
                      vary->labels[i], code);
         return code == CLI_EXIT_USAGE ? CLI_EXIT_USAGE : CLI_EXIT_NO;
@@ -218,7 +244,11 @@ void cli_vary_finish(const struct cli_vary *vary, const struct cli_vary_how *how
 {
     if (how->folder || !*vary->base)
         return;
-    for (int i = 0; i < CLI_VARY_RUNS; i++)
+    for (size_t i = 0; i < CLI_VARY_RUNS; i++) {
+        char path[PATH_MAX];
         mt_drive_folder_remove(vary->folders[i]);
+        name_document(vary, i, path);
+        unlink(path);
+    }
     rmdir(vary->base);
 }

@@ -16,6 +16,7 @@ struct cli_vary {
     const char *values[CLI_VARY_RUNS];
     char labels[CLI_VARY_RUNS][256];       /* "max_concurrency=16" */
     char folders[CLI_VARY_RUNS][PATH_MAX]; /* of the two runs */
+    int was_cut[CLI_VARY_RUNS]; /* a rehearsal that was ended while the program still worked */
     char base[PATH_MAX];
 };
 

@@ -41,7 +41,7 @@ struct mt_cell {
 
 enum mt_row_style { MT_ROW_PLAIN, MT_ROW_BOLD, MT_ROW_FAINT };
 
-#define MT_TEXT_TABLE_COLUMNS_MAX 10
+#define MT_TEXT_TABLE_COLUMNS_MAX 12
 
 struct mt_text_table {
     const struct mt_text_table_column *columns;

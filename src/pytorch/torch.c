@@ -198,32 +198,46 @@ void mt_torch_usage(struct mt_torch *torch, uint32_t pid, uint64_t address, uint
     block->name = mt_torch_name(process, name, strlen(name));
 }
 
-/* The last segment that begins at or below an address; one that lives at `time_ns` where there is
- * such a one. PyTorch notes a segment some microseconds after the driver has made it. */
-static const struct mt_torch_segment *segment_at(const struct mt_torch_process *process,
-                                                 uint64_t address, uint64_t time_ns)
+static int has_address(const struct mt_torch_segment *segment, uint64_t address)
+{
+    return address - segment->address < segment->bytes;
+}
+
+/* How many segments come before a place and a time, by their order. */
+static size_t segments_up_to(const struct mt_torch_process *process, uint64_t address,
+                             uint64_t time_ns)
 {
     size_t low = 0;
     size_t high = process->segments.n;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (process->segments.at[middle].address <= address)
+        const struct mt_torch_segment *segment = &process->segments.at[middle];
+        if (segment->address < address ||
+            (segment->address == address && segment->begin_ns <= time_ns))
             low = middle + 1;
         else
             high = middle;
     }
-    const struct mt_torch_segment *found = NULL;
-    for (size_t i = low; i-- > 0;) {
-        const struct mt_torch_segment *segment = &process->segments.at[i];
-        if (found && segment->address != found->address)
-            break;
-        if (address - segment->address >= segment->bytes)
-            break;
-        if (!found || segment->end_ns > time_ns)
-            found = segment;
-        if (segment->begin_ns <= time_ns)
-            break;
-    }
+    return low;
+}
+
+/* The last segment that begins at or below an address; one that lives at `time_ns` where there is
+ * such a one. PyTorch notes a segment some microseconds after the driver has made it. */
+static const struct mt_torch_segment *segment_at(const struct mt_torch_process *process,
+                                                 uint64_t address, uint64_t time_ns)
+{
+    size_t end = segments_up_to(process, address, UINT64_MAX);
+    if (!end)
+        return NULL;
+    uint64_t start = process->segments.at[end - 1].address;
+    size_t later = segments_up_to(process, start, time_ns);
+    const struct mt_torch_segment *segments = process->segments.at;
+    const struct mt_torch_segment *found =
+        later < end && has_address(&segments[later], address) ? &segments[later] : NULL;
+    if (later && segments[later - 1].address == start &&
+        has_address(&segments[later - 1], address) &&
+        (!found || segments[later - 1].end_ns > time_ns))
+        found = &segments[later - 1];
     return found;
 }
 
@@ -608,6 +622,12 @@ const struct mt_torch_graph *mt_torch_graph_at(const struct mt_torch *torch, siz
     return NULL;
 }
 
+uint64_t mt_torch_last_graph_ns(const struct mt_torch *torch, uint32_t pid)
+{
+    const struct mt_torch_process *process = process_of(torch, pid);
+    return process ? process->last_graph_ns : 0;
+}
+
 const struct mt_torch_most *mt_torch_most_at(const struct mt_torch *torch, size_t index)
 {
     for (size_t i = 0; i < torch->n_processes; i++)
@@ -633,8 +653,9 @@ int mt_torch_life_at(const struct mt_torch *torch, uint32_t pid, size_t number,
         return 0;
     const struct mt_torch_block *block = &process->blocks.at[number];
     const struct mt_torch_segment *segment = segment_at(process, block->address, block->begin_ns);
-    const struct mt_torch_piece use = use_of(process, block, segment && segment->is_private);
-    *life = (struct mt_torch_life){block->address, block->bytes, block->begin_ns,
-                                   block->end_ns,  use.category, use.name};
+    int is_private = segment && segment->is_private;
+    const struct mt_torch_piece use = use_of(process, block, is_private);
+    *life = (struct mt_torch_life){block->address, block->bytes, block->begin_ns, block->end_ns,
+                                   use.category,   use.name,     block->device,   is_private};
     return 1;
 }

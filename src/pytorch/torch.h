@@ -66,6 +66,10 @@ struct mt_torch_most {
     uint32_t device;
     uint64_t allocated_bytes; /* torch.cuda.max_memory_allocated() */
     uint64_t reserved_bytes;  /* torch.cuda.max_memory_reserved() */
+    /* What it counted when the last graph of the device was captured, where there is one. */
+    int has_graphs;
+    uint64_t last_allocated_bytes;
+    uint64_t last_reserved_bytes;
 };
 
 /* A CUDA graph that was captured. MT_UNKNOWN where a count is not known. */
@@ -86,6 +90,9 @@ struct mt_torch_graph {
     uint64_t host_bytes; /* MT_UNKNOWN where it is not said, as the next one */
     uint64_t expected;   /* sizes that the engine was to capture */
     uint64_t pool;       /* that it is in, from 1 in its process; 0 where it is not said */
+    uint64_t begin_ns;   /* its capture began; MT_UNKNOWN where it is not said, as the next one */
+    uint64_t used_bytes; /* of the device, by all processes, once it was captured */
+    int is_late;         /* graphs had been replayed again and again before */
 };
 
 /* Reads all traces of a rehearsal's folder. A folder without any is no error: nothing is split
@@ -133,6 +140,8 @@ struct mt_torch_life {
     uint64_t end_ns; /* UINT64_MAX where it stayed */
     enum mt_category category;
     const char *name; /* borrowed from the trace */
+    uint32_t device;  /* as the process counts them */
+    int is_private;   /* of a pool of graphs */
 };
 
 /* The block of process `pid` with this number, by address and then time. Returns 0 past the last.
@@ -146,6 +155,8 @@ const struct mt_torch_figure *mt_torch_figure_at(const struct mt_torch *torch, s
 const struct mt_torch_note *mt_torch_note_at(const struct mt_torch *torch, size_t index);
 const struct mt_torch_asker *mt_torch_asker_at(const struct mt_torch *torch, size_t index);
 const struct mt_torch_graph *mt_torch_graph_at(const struct mt_torch *torch, size_t index);
+/* When a process captured its last graph, 0 where it captured none. */
+uint64_t mt_torch_last_graph_ns(const struct mt_torch *torch, uint32_t pid);
 /* Of devices that a process had any memory of. */
 const struct mt_torch_most *mt_torch_most_at(const struct mt_torch *torch, size_t index);
 

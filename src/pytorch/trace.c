@@ -470,12 +470,31 @@ static uint64_t take_count(struct cursor *cursor)
     return take_decimal(cursor);
 }
 
+/* What the allocator had when the last one of a device was captured. */
+static void note_graph(struct mt_torch_process *process, const struct mt_torch_graph *graph)
+{
+    struct mt_torch_most *most = &process->most[graph->device];
+    most->has_graphs = 1;
+    most->last_allocated_bytes = graph->allocated_bytes;
+    most->last_reserved_bytes = graph->reserved_bytes;
+    if (graph->allocated_bytes > most->allocated_bytes)
+        most->allocated_bytes = graph->allocated_bytes;
+    if (graph->reserved_bytes > most->reserved_bytes)
+        most->reserved_bytes = graph->reserved_bytes;
+    most->device = graph->device;
+    most->pid = process->pid;
+    if (graph->time_ns >= process->last_graph_ns)
+        process->last_graph_ns = graph->time_ns;
+}
+
 static void read_graph(struct mt_torch_process *process, struct cursor *cursor)
 {
     struct mt_torch_graph graph = {.pid = process->pid,
                                    .end_ns = UINT64_MAX,
                                    .host_bytes = MT_UNKNOWN,
-                                   .expected = MT_UNKNOWN};
+                                   .expected = MT_UNKNOWN,
+                                   .begin_ns = MT_UNKNOWN,
+                                   .used_bytes = MT_UNKNOWN};
     const char *kind;
     graph.device = take_device(process, cursor);
     graph.time_ns = take_decimal(cursor);
@@ -494,18 +513,19 @@ static void read_graph(struct mt_torch_process *process, struct cursor *cursor)
         return;
     note_peaks(process, graph.device); /* perhaps the first thing that is seen of the device */
     graph.kind = process->names[mt_torch_name(process, kind, length)];
-    if (MT_TORCH_ROOM(process->graphs))
-        process->graphs.at[process->graphs.n++] = graph;
-    else
+    if (!MT_TORCH_ROOM(process->graphs) ||
+        !mt_torch_map_put(&process->graphs_by_number, graph.number, (uint32_t)process->graphs.n)) {
         process->out_of_memory = 1;
+        return;
+    }
+    process->graphs.at[process->graphs.n++] = graph;
+    note_graph(process, &graph);
 }
 
 static struct mt_torch_graph *graph_of(struct mt_torch_process *process, uint64_t number)
 {
-    for (size_t i = process->graphs.n; i-- > 0;)
-        if (process->graphs.at[i].number == number)
-            return &process->graphs.at[i];
-    return NULL;
+    uint32_t index = mt_torch_map_get(&process->graphs_by_number, number);
+    return index == MT_TORCH_NONE ? NULL : &process->graphs.at[index];
 }
 
 static void read_graph_gone(struct mt_torch_process *process, struct cursor *cursor)
@@ -530,6 +550,21 @@ static void read_more_of_graph(struct mt_torch_process *process, struct cursor *
     graph->host_bytes = host_bytes;
     graph->expected = expected;
     graph->pool = pool;
+}
+
+static void read_moment_of_graph(struct mt_torch_process *process, struct cursor *cursor)
+{
+    uint64_t number = take_decimal(cursor);
+    uint64_t begin_ns = take_decimal(cursor);
+    uint64_t used_bytes = take_decimal(cursor);
+    uint64_t is_late = take_decimal(cursor);
+    cursor->is_bad |= cursor->at != cursor->end;
+    struct mt_torch_graph *graph = cursor->is_bad ? NULL : graph_of(process, number);
+    if (!graph || begin_ns > graph->time_ns)
+        return;
+    graph->begin_ns = begin_ns;
+    graph->used_bytes = used_bytes;
+    graph->is_late = is_late != 0;
 }
 
 static void read_by_letter(struct mt_torch_process *process, struct cursor *cursor, char letter)
@@ -580,6 +615,9 @@ static void read_by_letter(struct mt_torch_process *process, struct cursor *curs
         break;
     case 'z':
         read_more_of_graph(process, cursor);
+        break;
+    case 'w':
+        read_moment_of_graph(process, cursor);
         break;
     default:
         break;
@@ -661,28 +699,64 @@ struct mt_torch_block *mt_torch_block_at(struct mt_torch_process *process, uint6
     return nearest;
 }
 
-/* A segment of a private pool is the next graph's whose capture ended. */
-static void give_to_graph(struct mt_torch_process *process, const struct mt_torch_segment *segment)
+/* Graphs of each device, by their numbers in the list: those of device d from first[d] up to
+ * first[d + 1], in the order of the list. */
+struct by_device {
+    uint32_t first[MT_TORCH_DEVICES_MAX + 1];
+    uint32_t *index;
+};
+
+static int sort_by_device(const struct mt_torch_process *process, struct by_device *sorted)
 {
-    size_t first = 0, end = process->graphs.n;
+    uint32_t next[MT_TORCH_DEVICES_MAX];
+    *sorted = (struct by_device){.index = calloc(process->graphs.n + 1, sizeof *sorted->index)};
+    if (!sorted->index)
+        return 0;
+    for (size_t i = 0; i < process->graphs.n; i++)
+        sorted->first[process->graphs.at[i].device + 1]++;
+    for (size_t i = 0; i < MT_TORCH_DEVICES_MAX; i++) {
+        sorted->first[i + 1] += sorted->first[i];
+        next[i] = sorted->first[i];
+    }
+    for (size_t i = 0; i < process->graphs.n; i++)
+        sorted->index[next[process->graphs.at[i].device]++] = (uint32_t)i;
+    return 1;
+}
+
+/* A segment of a private pool is the next graph's whose capture ended. */
+static void give_to_graph(struct mt_torch_process *process, const struct by_device *sorted,
+                          const struct mt_torch_segment *segment)
+{
+    size_t first = sorted->first[segment->device], end = sorted->first[segment->device + 1];
+    const size_t all = end;
     while (first < end) {
         size_t middle = first + (end - first) / 2;
-        if (process->graphs.at[middle].time_ns < segment->begin_ns)
+        if (process->graphs.at[sorted->index[middle]].time_ns < segment->begin_ns)
             first = middle + 1;
         else
             end = middle;
     }
-    while (first < process->graphs.n && process->graphs.at[first].device != segment->device)
-        first++;
-    if (first < process->graphs.n)
-        process->graphs.at[first].private_bytes += segment->bytes;
+    if (first < all)
+        add_bytes(&process->graphs.at[sorted->index[first]].private_bytes, segment->bytes);
+}
+
+static void give_to_graphs(struct mt_torch_process *process)
+{
+    struct by_device sorted;
+    if (!sort_by_device(process, &sorted)) {
+        process->out_of_memory = 1;
+        return;
+    }
+    for (size_t i = 0; i < process->segments.n; i++)
+        if (process->segments.at[i].is_private)
+            give_to_graph(process, &sorted, &process->segments.at[i]);
+    free(sorted.index);
 }
 
 void mt_torch_finish(struct mt_torch_process *process)
 {
-    for (size_t i = 0; i < process->segments.n; i++)
-        if (process->segments.at[i].is_private)
-            give_to_graph(process, &process->segments.at[i]);
+    if (process->graphs.n)
+        give_to_graphs(process);
     if (process->blocks.n)
         qsort(process->blocks.at, process->blocks.n, sizeof *process->blocks.at, by_address);
     if (process->segments.n)
@@ -710,6 +784,7 @@ void mt_torch_free(struct mt_torch_process *process)
     free(process->notes.at);
     free(process->askers.at);
     free(process->graphs.at);
+    free(process->graphs_by_number.slots);
     free(process->live_blocks.slots);
     free(process->live_segments.slots);
     mt_arena_finish(&process->texts);

@@ -22,6 +22,8 @@
  *   y TIME NUMBER                       it is gone
  *   z NUMBER HOST POOL EXPECTED         more of it: the host's bytes, the pool that it is in, and
  * how many sizes its engine was to capture
+ *   w NUMBER BEGIN USED LATE            when its capture began, what was used of the device after
+ * it by all processes, and 1 where graphs had been replayed again and again before
  *
  * Lines of other letters are passed over: `v`, PyTorch's version, and `c`, the same moment by two
  * clocks, are for who looks at the file.
@@ -116,6 +118,8 @@ struct mt_torch_process {
     MT_TORCH_LIST(struct mt_torch_graph) graphs;
     struct mt_torch_map live_blocks;
     struct mt_torch_map live_segments;
+    struct mt_torch_map graphs_by_number;
+    uint64_t last_graph_ns; /* when the last one was captured */
     uint64_t block_bytes[MT_TORCH_DEVICES_MAX];
     uint64_t segment_bytes[MT_TORCH_DEVICES_MAX];
     struct mt_torch_most most[MT_TORCH_DEVICES_MAX];

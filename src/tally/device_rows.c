@@ -95,19 +95,25 @@ static int add_block(struct mt_claims *claims, const struct mt_device_block *blo
     return add(claims, category, MT_PROVENANCE_DERIVED, block->name, block->bytes, 1);
 }
 
-/* What the driver took during calls of a kind: its word after a call less that before it. */
+int64_t mt_device_taken_in_call(const struct mt_devices *devices, size_t use,
+                                enum mt_device_reason reason)
+{
+    const struct mt_device_use *after = &devices->uses[use];
+    const struct mt_device_use *before = use ? after - 1 : after;
+    if (after->reason != reason || before->reason != MT_DEVICE_BEFORE ||
+        before->place != after->place || before->pid != after->pid)
+        return 0;
+    return (int64_t)(after->used_bytes - before->used_bytes);
+}
+
+/* What the driver took during calls of a kind. */
 static uint64_t taken_by(const struct mt_devices *devices, size_t place,
                          enum mt_device_reason reason, const struct mt_device_moment *moment)
 {
     int64_t sum = 0;
-    for (size_t i = 1; i < devices->n_uses; i++) {
-        const struct mt_device_use *before = &devices->uses[i - 1];
-        const struct mt_device_use *after = &devices->uses[i];
-        if (after->place == place && after->reason == reason && after->ns <= moment->ns &&
-            before->place == place && before->pid == after->pid &&
-            before->reason == MT_DEVICE_BEFORE)
-            sum += (int64_t)(after->used_bytes - before->used_bytes);
-    }
+    for (size_t i = 0; i < devices->n_uses; i++)
+        if (devices->uses[i].place == place && devices->uses[i].ns <= moment->ns)
+            sum += mt_device_taken_in_call(devices, i, reason);
     return sum > 0 ? (uint64_t)sum : 0;
 }
 

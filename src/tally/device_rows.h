@@ -12,6 +12,11 @@ struct mt_torch;
  * are made. `torch` may be NULL. */
 void mt_device_tell_torch(const struct mt_devices *devices, struct mt_torch *torch);
 
+/* What the driver took during the call of a kind after which it said a use: its word then less that
+ * before the call; 0 where the use is no such one. */
+int64_t mt_device_taken_in_call(const struct mt_devices *devices, size_t use,
+                                enum mt_device_reason reason);
+
 /* Puts what a device held at `moment` into `claims`, which begin empty. What PyTorch's allocator
  * had is divided by its own traces (may be NULL), where `is_peak` as at its fullest moment while it
  * had the same segments. They add up to what the driver said was used then; where it said nothing,

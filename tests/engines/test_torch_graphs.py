@@ -146,6 +146,48 @@ def test_a_program_that_captures_none_has_a_list_of_none():
     assert figures["kept"] == 0 and run["num_cuda_graphs"] == 0 and run["graphs"] == [] and len(notes) >= 2, (run, notes)
 
 
+def test_a_graph_that_comes_after_the_warm_up_is_said_with_batch_draft_and_bytes():
+    """Two of four; the first of them is told of. Each takes 24 MiB and a page for its nodes at most."""
+    figures, run, notes = captured("updating.py")
+    assert figures["kept"] == 4 and [graph["late"] for graph in run["graphs"]] == [False, False, True, True], run
+    said = [note for note in notes if "had begun to replay" in note]
+    assert run["late"] == 2 and len(said) == 1 and "batch 4, tokens 12, draft 2" in said[0], notes
+    taken = run["graphs"][2]["pool_bytes"] + run["graphs"][2]["driver_bytes"] + run["graphs"][2]["library_bytes"]
+    assert f"took {taken >> 10} KiB" in said[0] and taken >= 24 * MIB, (taken, said)
+    assert not [note for note in captured()[2] if "had begun to replay" in note], captured()[2]
+
+
+def test_an_update_that_fails_is_said_with_batch_draft_and_bytes():
+    figures, run, notes = captured("updating.py")
+    assert figures["updates"] == [[0, "CU_GRAPH_EXEC_UPDATE_SUCCESS"], [910, "CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED"]], figures
+    said = [note for note in notes if note.startswith("The update of a CUDA graph failed")]
+    assert len(said) == 1 and "batch 8, tokens 24, draft 2" in said[0] and "TOPOLOGY_CHANGED" in said[0], notes
+    assert 20000 < int(re.search(r"(\d+) MiB were free", said[0])[1]) < 24576, said
+    assert said[0] in run["notes"], run["notes"]
+
+
+def test_buckets_are_what_the_program_took_for_each():
+    """The first keeps 40 MiB in its pool, with 2 for the generator's seed; the second has 24 outside; in the capture of the third 6
+    are taken of the driver, and cuBLAS gets a workspace out of the pool."""
+    figures, run, _ = captured("buckets.py")
+    first, second, third = run["graphs"]
+    assert figures["graphs"] == 3 and [first["static_bytes"], second["static_bytes"]] == [None, 24 * MIB], run
+    assert third["static_bytes"] == figures["state"], run
+    assert [first["pool_bytes"], second["pool_bytes"]] == [42 * MIB, 30 * MIB], run
+    assert third["library_bytes"] >= 6 * MIB and first["workspace_bytes"] == second["workspace_bytes"] == 0, run
+    assert 0 < third["workspace_bytes"] <= third["pool_bytes"], run
+
+
+def test_buckets_and_the_rest_are_what_the_device_has_in_use():
+    """By the account on one side, by the program's own question on the other."""
+    for program in ("buckets.py",):
+        figures, run, _ = captured(program)
+        buckets = [run[name] for name in ("pool_bytes", "driver_bytes", "library_bytes", "static_bytes", "rest_bytes")]
+        assert run["total_bytes"] == figures["used"] == sum(buckets) and all(part >= 0 for part in buckets), (figures, run)
+        for name in ("pool_bytes", "driver_bytes", "library_bytes", "static_bytes"):
+            assert run[name] == sum(graph[name] or 0 for graph in run["graphs"]), (name, run)
+
+
 @functools.cache
 def varied():
     """The document of a comparison of two rehearsals, and the file that it was saved as."""

@@ -3,18 +3,28 @@
 
 import collections
 import ctypes
+import functools
 import itertools
 import os
 import sys
+import threading
 import time
 import weakref
 
 from . import hooks, tables
 
 MOST_GRAPHS = 65536
+# Modules with a function that updates an instantiated graph, and the function.
+UPDATES = {
+    "cuda.bindings.driver": "cuGraphExecUpdate",
+    "cuda.bindings.runtime": "cudaGraphExecUpdate",
+    "cuda.cuda": "cuGraphExecUpdate",
+    "cuda.cudart": "cudaGraphExecUpdate",
+}
 MOST_FRAMES = 200
 UNKNOWN = "-"
 NOTHING = (UNKNOWN,) * 5
+PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Names:
@@ -95,21 +105,33 @@ def length_at(names, path):
 
 def resident():
     """Bytes of the host that this process has in use."""
-    with open("/proc/self/statm", encoding="ascii") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    fd = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return int(os.read(fd, 256).split()[1]) * PAGE
+    finally:
+        os.close(fd)
 
 
-def count_nodes(stream):
-    """Nodes of the graph that is being captured on a stream, as the driver counts them."""
-    driver = ctypes.CDLL("libcuda.so.1")
-    status, number = ctypes.c_int(), ctypes.c_uint64()
-    graph, n_nodes = ctypes.c_void_p(), ctypes.c_size_t()
-    asked = driver.cuStreamGetCaptureInfo_v2(
-        ctypes.c_void_p(stream), ctypes.byref(status), ctypes.byref(number), ctypes.byref(graph), None, None
-    )
-    if asked or not graph.value or driver.cuGraphGetNodes(graph, None, ctypes.byref(n_nodes)):
-        return UNKNOWN
-    return n_nodes.value
+class Counter:
+    """Counts nodes of graphs that are being captured, as the driver does. What it passes is made once, for each thread anew."""
+
+    def __init__(self):
+        self.cells = threading.local()
+
+    def _make(self):
+        driver = ctypes.CDLL("libcuda.so.1")
+        graph, n_nodes = ctypes.c_void_p(), ctypes.c_size_t()
+        about = (ctypes.byref(ctypes.c_int()), ctypes.byref(ctypes.c_uint64()), ctypes.byref(graph), None, None)
+        self.cells.all = (driver.cuStreamGetCaptureInfo_v2, about, graph, driver.cuGraphGetNodes, n_nodes, ctypes.byref(n_nodes))
+
+    def of_stream(self, stream):
+        if not hasattr(self.cells, "all"):
+            self._make()
+        ask, about, graph, count, n_nodes, where = self.cells.all
+        graph.value = None
+        if ask(ctypes.c_void_p(stream), *about) or not graph.value or count(graph, None, where):
+            return UNKNOWN
+        return n_nodes.value
 
 
 class Graphs:
@@ -117,19 +139,26 @@ class Graphs:
         self.trace = trace
         self.torch = torch
         self.names = Names()
+        self.counter = Counter()
         self.numbers = itertools.count(1)
         self.named = {}  # number: names, of whole batches that live
         self.kept = collections.Counter()  # of the same names
         self.pools = {}  # of PyTorch's name for it: from 1
         self.living = {}  # number: what says that the graph is gone
+        self.is_serving = False  # a graph was replayed a second time: the program is past its warm-up
+        self.n_late = 0
 
-    def start(self):
+    def start(self, watch):
         for name, make in (
             ("capture_begin", self._around_begin),
             ("capture_end", self._around_end),
             ("reset", self._around_reset),
+            ("replay", self._around_replay),
         ):
             hooks.replace(self.torch.cuda.graphs.CUDAGraph, name, make, unseen=True)
+        self.replay = vars(self.torch.cuda.graphs.CUDAGraph).get("replay")
+        for module, name in UPDATES.items():
+            watch.when_imported(module, functools.partial(self._watch_updates, name))
 
     def _quietly(self, call, *args):
         try:
@@ -139,14 +168,15 @@ class Graphs:
             return None
 
     def _held(self):
-        """(device, free bytes of the device, allocated, reserved)"""
+        """(device, free bytes of the device, its bytes, allocated, reserved)"""
         device = self.torch.cuda.current_device()
         stats = self.torch._C._cuda_memoryStats(device)
         allocated, reserved = (stats[name]["all"]["current"] for name in ("allocated_bytes", "reserved_bytes"))
-        return device, self.torch.cuda.mem_get_info(device)[0], allocated, reserved
+        return device, *self.torch.cuda.mem_get_info(device), allocated, reserved
 
     def _begin(self, graph, frame):
-        graph._memtally = (self.names.of(frame), self._held(), sys.exc_info()[1], resident())
+        names = self.names.of(frame)
+        graph._memtally = (names, self._held(), sys.exc_info()[1], resident(), time.monotonic_ns())
 
     def _around_begin(self, function):
         def capture_begin(graph, *args, **kwargs):
@@ -183,8 +213,59 @@ class Graphs:
 
         return reset
 
+    def _around_replay(self, function):
+        def replay(graph, *args, **kwargs):
+            if not self.is_serving:
+                self._look_at_replay(graph)
+            return function(graph, *args, **kwargs)
+
+        return replay
+
+    def _look_at_replay(self, graph):
+        """Engines replay a graph once at most while they warm up."""
+        state = graph.__dict__
+        self.is_serving = "_memtally_replayed" in state
+        state["_memtally_replayed"] = True
+        kind = self.torch.cuda.graphs.CUDAGraph
+        if self.is_serving and vars(kind).get("replay") is self.replay:
+            kind.replay = self.replay.__wrapped__  # it is called often from now on
+
+    def _watch_updates(self, name, module):
+        hooks.replace(module, name, self._around_update, unseen=True)
+
+    def _around_update(self, function):
+        def update(*args, **kwargs):
+            result = function(*args, **kwargs)
+            self._quietly(self._look_at_update, result, sys._getframe(1))
+            return result
+
+        return update
+
+    def _look_at_update(self, result, frame):
+        """The module returns its error and what became of the update."""
+        error = result[0] if isinstance(result, tuple) and result else 0
+        if int(error) == 0:
+            return
+        why = getattr(result[1], "result", None) if len(result) > 1 else None
+        batch, tokens, draft, kind, _ = self.names.of(frame)
+        self.trace.say(
+            "The update of a CUDA graph failed (batch %s, tokens %s, draft %s, kind %s; %d MiB were free): %s"
+            % (batch, tokens, draft, kind, self._held()[1] >> 20, getattr(why, "name", None) or "error %d" % int(error)),
+            once="update %s %s %s %s" % (batch, tokens, draft, kind),
+        )
+
+    def _look_whether_late(self, names, taken):
+        """More graphs after the warm-up than before: each new shape of a request takes memory while the program serves."""
+        self.n_late += self.is_serving
+        if self.n_late == 1:
+            self.trace.say(
+                "A CUDA graph was captured after the program had begun to replay them (batch %s, tokens %s, draft %s, kind %s; "
+                "it took %d KiB): warm-up captured fewer than the program wants" % (*names, taken >> 10),
+                once="late",
+            )
+
     def _count_nodes(self):
-        return count_nodes(self.torch.cuda.current_stream().cuda_stream)
+        return self.counter.of_stream(self.torch.cuda.current_stream().cuda_stream)
 
     def _failed(self, begun, error):
         names, held = (begun[0], begun[1]) if begun else (NOTHING, (0, 0))
@@ -211,8 +292,8 @@ class Graphs:
         number = next(self.numbers)
         if not begun or number > MOST_GRAPHS:
             return
-        (*names, expected), (device, free_before, _, reserved_before), _, host_before = begun
-        _, free, allocated, reserved = self._held()
+        (*names, expected), (device, free_before, _, _, reserved_before), _, host_before, begun_ns = begun
+        _, free, whole, allocated, reserved = self._held()
         pool = max(0, reserved - reserved_before)
         driver = max(0, free_before - free - pool)
         graph._memtally_number = number
@@ -220,10 +301,14 @@ class Graphs:
         now = time.monotonic_ns()
         nodes = UNKNOWN if nodes is None else nodes
         self._look_for_another(number, tuple(names))
-        self.trace.line("x", device, now, number, pool, driver, nodes, allocated, reserved, *names)
         host = max(0, resident() - host_before)
         pool_number = self.pools.setdefault(tuple(graph.pool()), len(self.pools) + 1)
-        self.trace.line("z", number, host, pool_number, expected)
+        self.trace.add_all((
+            "x %d %d %d %d %d %s %d %d %s %s %s %s" % (device, now, number, pool, driver, nodes, allocated, reserved, *names),
+            "z %d %d %d %s" % (number, host, pool_number, expected),
+            "w %d %d %d %d" % (number, begun_ns, max(0, whole - free), self.is_serving),
+        ))
+        self._look_whether_late(names, pool + driver)
 
     def _gone(self, number):
         names = self.named.pop(number, None)

@@ -57,7 +57,7 @@ def start(watch, trace, parts):
     for what, call in parts.at_torch:
         _try(trace, what, lambda call=call: call(watch, trace))
     _try(trace, "graphs", lambda: phases.wrap_graphs(trace, torch))
-    _try(trace, "graphs one by one", session.graphs.start)
+    _try(trace, "graphs one by one", lambda: session.graphs.start(watch))
     watch.when_imported("transformers.cache_utils", session.tensors.wrap_caches)
     for wrap in (session.tensors.caches.wrap, lambda module: session.tensors.wrap_caches(module, "Cache")):
         watch.when_any_imported(caches.is_model, wrap)

@@ -119,6 +119,7 @@ static int compare(const struct cli_call *call, char *const *folders, size_t n,
         result = mt_graphs_read(folders[i], &runs[i], &error);
         document.directories[i] = folders[i];
         document.settings[i] = vary ? vary->labels[i] : NULL;
+        document.was_cut[i] = vary && vary->was_cut[i];
         document.runs[i] = runs[i];
     }
     if (!result && runs[1]) {

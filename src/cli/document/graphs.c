@@ -37,8 +37,9 @@ static void put_runs(const struct cli_graphs_document *document,
 {
     static const struct mt_text_table_column columns[] = {
         {"run", MT_CELL_TEXT, 0},      {"graphs", MT_CELL_COUNT, 0},
-        {"pieces", MT_CELL_COUNT, 2},  {"pool", MT_CELL_SIZE, 0},
-        {"driver", MT_CELL_SIZE, 0},   {"allocated", MT_CELL_SIZE, 0},
+        {"pieces", MT_CELL_COUNT, 1},  {"pool", MT_CELL_SIZE, 0},
+        {"driver", MT_CELL_SIZE, 0},   {"libraries", MT_CELL_SIZE, 2},
+        {"static", MT_CELL_SIZE, 2},   {"allocated", MT_CELL_SIZE, 0},
         {"reserved", MT_CELL_SIZE, 0}, {"most allocated", MT_CELL_SIZE, 1},
     };
     struct mt_text_table table;
@@ -51,6 +52,8 @@ static void put_runs(const struct cli_graphs_document *document,
             {.number = run->pieces},
             {.number = run->pool_bytes},
             {.number = run->driver_bytes},
+            {.number = run->library_bytes},
+            {.number = run->static_bytes},
             {.number = run->allocated_bytes},
             {.number = run->reserved_bytes},
             {.number = run->most_allocated_bytes},
@@ -64,10 +67,10 @@ static void put_graphs(const struct mt_graphs *run, const struct cli_terminal *t
                        struct mt_strbuf *out)
 {
     static const struct mt_text_table_column columns[] = {
-        {"kind", MT_CELL_TEXT, 0},       {"batch", MT_CELL_COUNT, 0},  {"tokens", MT_CELL_COUNT, 0},
-        {"draft", MT_CELL_COUNT, 0},     {"pieces", MT_CELL_COUNT, 2}, {"nodes", MT_CELL_COUNT, 1},
-        {"pool", MT_CELL_SIZE, 0},       {"driver", MT_CELL_SIZE, 0},  {"host", MT_CELL_SIZE, 1},
-        {"if dropped", MT_CELL_SIZE, 1},
+        {"kind", MT_CELL_TEXT, 0},   {"batch", MT_CELL_COUNT, 0},  {"tokens", MT_CELL_COUNT, 0},
+        {"draft", MT_CELL_COUNT, 0}, {"pieces", MT_CELL_COUNT, 1}, {"nodes", MT_CELL_COUNT, 1},
+        {"pool", MT_CELL_SIZE, 0},   {"driver", MT_CELL_SIZE, 0},  {"libraries", MT_CELL_SIZE, 3},
+        {"static", MT_CELL_SIZE, 3}, {"host", MT_CELL_SIZE, 2},    {"if dropped", MT_CELL_SIZE, 2},
     };
     struct mt_text_table table;
     mt_text_table_init(&table, columns, sizeof columns / sizeof *columns, terminal->utf8);
@@ -82,6 +85,8 @@ static void put_graphs(const struct mt_graphs *run, const struct cli_terminal *t
             {.number = graph->nodes},
             {.number = graph->pool_bytes},
             {.number = graph->driver_bytes},
+            {.number = graph->library_bytes},
+            {.number = graph->static_bytes},
             {.number = graph->host_bytes},
             {.number = graph->reclaimable_bytes},
         };
@@ -115,13 +120,17 @@ static void put_difference(const struct mt_graphs_difference *difference,
                            const struct cli_terminal *terminal, struct mt_strbuf *out)
 {
     char overhead[MT_SIZE_TEXT + 1], pool[MT_SIZE_TEXT + 1], driver[MT_SIZE_TEXT + 1];
+    char libraries[MT_SIZE_TEXT + 1];
+    int has_libraries = difference->library_bytes != 0;
     char each[MT_SIZE_TEXT + 1], share[32] = "";
     if (difference->overhead_ratio > -1)
         snprintf(share, sizeof share, " (%+.2f %%)", 100 * difference->overhead_ratio);
-    cli_table_fact(terminal, out, "overhead", "%s%s of graphs in B: pool %s, driver %s",
+    cli_table_fact(terminal, out, "overhead", "%s%s of graphs in B: pool %s, driver %s%s%s",
                    format_signed(difference->overhead_bytes, overhead), share,
                    format_signed(difference->pool_bytes, pool),
-                   format_signed(difference->driver_bytes, driver));
+                   format_signed(difference->driver_bytes, driver),
+                   has_libraries ? ", libraries " : "",
+                   has_libraries ? format_signed(difference->library_bytes, libraries) : "");
     if (difference->graphs > 0)
         cli_table_fact(terminal, out, "graphs", "%+" PRId64 ", %s for each", difference->graphs,
                        format_signed(difference->bytes_of_each, each));
@@ -150,6 +159,27 @@ static void put_missing(const struct mt_graphs *run, const char *letter,
     }
 }
 
+/* What the total of the devices is made of, and what was said of captures. */
+static void put_sums(const struct mt_graphs *run, const char *letter,
+                     const struct cli_terminal *terminal, struct mt_strbuf *out)
+{
+    char workspace[MT_SIZE_TEXT], total[MT_SIZE_TEXT], rest[MT_SIZE_TEXT];
+    if (run->workspace_bytes && run->workspace_bytes != MT_UNKNOWN)
+        cli_table_fact(terminal, out, "workspaces", "%s of %s's pool are workspaces of libraries",
+                       mt_format_size(run->workspace_bytes, workspace), letter);
+    if (run->total_bytes != MT_UNKNOWN)
+        cli_table_fact(terminal, out, "total",
+                       "%s held %s when it captured the last one: %s beside what the graphs took",
+                       letter, mt_format_size(run->total_bytes, total),
+                       mt_format_size(run->rest_bytes, rest));
+    if (run->late)
+        cli_table_fact(terminal, out, "late",
+                       "%s captured %" PRIu64 " after it had begun to replay graphs", letter,
+                       run->late);
+    for (size_t i = 0; i < run->n_notes; i++)
+        cli_table_fact(terminal, out, "note", "%s: %s", letter, run->notes[i]);
+}
+
 void cli_graphs_table(const struct cli_graphs_document *document,
                       const struct cli_terminal *terminal, struct mt_strbuf *out)
 {
@@ -167,6 +197,15 @@ void cli_graphs_table(const struct cli_graphs_document *document,
                            mt_format_size(document->runs[i]->dropped_driver_bytes, kept));
     for (int i = 0; i < LETTERS && document->runs[i]; i++)
         put_missing(document->runs[i], letters[i], terminal, out);
+    for (int i = 0; i < LETTERS && document->runs[i]; i++)
+        if (document->was_cut[i])
+            cli_table_fact(
+                terminal, out, "cut",
+                "%s was ended before it was ready, while it still worked: it may capture "
+                "more; give --timeout more seconds",
+                letters[i]);
+    for (int i = 0; i < LETTERS && document->runs[i]; i++)
+        put_sums(document->runs[i], letters[i], terminal, out);
     if (document->difference)
         put_difference(document->difference, terminal, out);
     put_runs(document, terminal, out);
@@ -216,7 +255,11 @@ static void json_graphs(const struct mt_graphs *run, struct mt_json *json)
         mt_json_count(json, "pieces", graph->pieces);
         mt_json_count(json, "nodes", graph->nodes);
         mt_json_count(json, "pool_bytes", graph->pool_bytes);
+        mt_json_count(json, "workspace_bytes", graph->workspace_bytes);
         mt_json_count(json, "driver_bytes", graph->driver_bytes);
+        mt_json_count(json, "library_bytes", graph->library_bytes);
+        mt_json_count(json, "static_bytes", graph->static_bytes);
+        mt_json_bool(json, "late", graph->is_late);
         mt_json_count(json, "host_bytes", graph->host_bytes);
         mt_json_count(json, "reclaimable_bytes", graph->reclaimable_bytes);
         mt_json_end(json);
@@ -224,12 +267,13 @@ static void json_graphs(const struct mt_graphs *run, struct mt_json *json)
     mt_json_end(json);
 }
 
-static void json_run(const struct mt_graphs *run, const char *directory, const char *setting,
-                     struct mt_json *json)
+static void json_run(const struct cli_graphs_document *document, int which, struct mt_json *json)
 {
+    const struct mt_graphs *run = document->runs[which];
     mt_json_begin_object(json, NULL);
-    mt_json_text(json, "directory", directory);
-    mt_json_text(json, "setting", setting);
+    mt_json_text(json, "directory", document->directories[which]);
+    mt_json_text(json, "setting", document->settings[which]);
+    mt_json_bool(json, "was_cut", document->was_cut[which]);
     /* A process begins without anything of PyTorch's allocator. */
     json_memory(json, "memory_before", 0, 0, 0);
     json_memory(json, "memory_after", run->allocated_bytes, run->reserved_bytes,
@@ -240,7 +284,13 @@ static void json_run(const struct mt_graphs *run, const char *directory, const c
     mt_json_count(json, "dropped", run->dropped);
     mt_json_count(json, "dropped_driver_bytes", run->dropped_driver_bytes);
     mt_json_count(json, "pool_bytes", run->pool_bytes);
+    mt_json_count(json, "workspace_bytes", run->workspace_bytes);
     mt_json_count(json, "driver_bytes", run->driver_bytes);
+    mt_json_count(json, "library_bytes", run->library_bytes);
+    mt_json_count(json, "dropped_library_bytes", run->dropped_library_bytes);
+    mt_json_count(json, "static_bytes", run->static_bytes);
+    mt_json_count(json, "rest_bytes", run->rest_bytes);
+    mt_json_count(json, "total_bytes", run->total_bytes);
     mt_json_begin_object(json, "graph_breakdown");
     for (size_t i = 0; i < run->n_drafts; i++) {
         char key[40] = "draft_len_unknown";
@@ -250,6 +300,11 @@ static void json_run(const struct mt_graphs *run, const char *directory, const c
     }
     mt_json_end(json);
     mt_json_count(json, "missing", missing_of(run));
+    mt_json_count(json, "late", run->late);
+    mt_json_begin_array(json, "notes");
+    for (size_t i = 0; i < run->n_notes; i++)
+        mt_json_text(json, NULL, run->notes[i]);
+    mt_json_end(json);
     json_graphs(run, json);
     mt_json_end(json);
 }
@@ -261,6 +316,7 @@ static void json_difference(const struct mt_graphs_difference *difference, struc
     mt_json_signed(json, "pieces", difference->pieces);
     mt_json_signed(json, "pool_bytes", difference->pool_bytes);
     mt_json_signed(json, "driver_bytes", difference->driver_bytes);
+    mt_json_signed(json, "library_bytes", difference->library_bytes);
     mt_json_signed(json, "overhead_bytes", difference->overhead_bytes);
     if (difference->overhead_ratio > -1)
         mt_json_signed_real(json, "overhead_ratio", difference->overhead_ratio);
@@ -283,7 +339,7 @@ void cli_graphs_json(const struct cli_graphs_document *document, struct mt_strbu
     mt_json_text(&json, "kind", "graphs");
     mt_json_begin_array(&json, "runs");
     for (int i = 0; i < LETTERS && document->runs[i]; i++)
-        json_run(document->runs[i], document->directories[i], document->settings[i], &json);
+        json_run(document, i, &json);
     mt_json_end(&json);
     if (document->difference)
         json_difference(document->difference, &json);

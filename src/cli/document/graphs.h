@@ -11,6 +11,7 @@
 struct cli_graphs_document {
     const char *directories[2];
     const char *settings[2];         /* what differs, as "max_concurrency=16", or NULL */
+    int was_cut[2];                  /* its rehearsal ended while the program still worked */
     const struct mt_graphs *runs[2]; /* the second is NULL where only one was given */
     const struct mt_graphs_difference *difference; /* NULL with one run */
     int show_all;                                  /* each graph, also with two runs */
