@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "cli/document/document.h"
-#include "cli/shell.h"
+#include "cli/document/shell.h"
 
 /* What sh makes of the quoted word. */
 static void assert_shell_reads_back(const char *word)
