@@ -146,15 +146,17 @@ class Estimates(Estimate):
 
 def _line_of_point(point: dict[str, Any]) -> tuple[str, ...]:
     """Of several devices the fullest."""
-    places = [place for place in point["places"] if place["place"] != "host"] or point["places"] if "places" in point else [point]
-    fullest = max(places, key=lambda place: place["total_allocated_bytes"] or 0, default={"place": "", "total_allocated_bytes": None})
+    places: list[dict[str, Any]] = point.get("places", [point])
+    places = [place for place in places if place["place"] != "host"] or places
+    fullest = max(places, key=lambda place: place["total_allocated_bytes"] or 0, default=None)
     if "model" in point:
         what = str(point["model"]["path"])
     elif "values" in point:
         what = ", ".join(f"{name} {value}" for name, value in point["values"].items())
     else:
         what = f"{point['type']}, context {point['context_tokens']}"
-    return what, str(fullest["place"]), text_of(fullest["total_allocated_bytes"]), str(point["verdict"])
+    where, size = (str(fullest["place"]), fullest["total_allocated_bytes"]) if fullest else ("", None)
+    return what, where, text_of(size), str(point["verdict"])
 
 
 @dataclass(frozen=True)

@@ -131,6 +131,7 @@ def _clear_frames(traceback: types.TracebackType | None) -> None:
             seen.add(id(frame))
             try:
                 frame.clear()
+                frame.f_locals  # before 3.13 a copy that somebody looked at, as pytest does, stays until it is looked at again
             except RuntimeError:  # it is under way, and so is what called it
                 break
             frame = frame.f_back

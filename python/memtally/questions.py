@@ -21,7 +21,7 @@ def estimate(model: Model | Sequence[Model], **settings: Any) -> Estimate:
     `engine="vllm@0.11.0"`, `mmap=False`. With `best_quant=True` or `matrix=True` there may be several models, and the answer
     is an Estimates. Raises memtally.Error with the command's sentence."""
     models = [model] if isinstance(model, (str, os.PathLike)) else list(model)
-    return _estimate("estimate", ["--json"], settings, ["--", *map(os.fspath, models)])
+    return _estimate("estimate", ["--json"], settings, ["--", *(os.fspath(one) for one in models)])
 
 
 def rehearse(model_or_command: Model | Sequence[str] | None = None, **settings: Any) -> Estimate:

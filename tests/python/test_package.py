@@ -632,6 +632,8 @@ def test_an_exception_of_fit_batch_holds_nothing_also_where_a_library_hides_its_
             try:
                 wrapper(batch)
             except MemoryError as error:
+                for frame, _ in traceback.walk_tb(error.__traceback__):
+                    frame.f_locals  # looked at, as pytest does
                 raise error.with_traceback(error.__traceback__.tb_next.tb_next)
 
         try:

@@ -368,7 +368,7 @@ def test_what_stays_is_said_with_the_tests_name_and_a_tracker_has_it():
         take(160)
 
     def test_fails(memory_cleanup):
-        block = take(200)
+        block = take(150)
         assert not block
 
     def test_after_it(memory_cleanup):
