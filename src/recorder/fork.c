@@ -10,8 +10,6 @@
 
 #include "recorder/sys.h"
 
-static struct mt_file_header nobodys;
-
 static struct thread *interrupted(void)
 {
     const struct tls *tls = &memtally_tls;
@@ -55,15 +53,15 @@ void after_fork(void)
 void after_fork_in_child(void)
 {
     struct tls *tls = &memtally_tls;
-    struct mt_file *file = &memtally_recorder.process->file;
+    struct process *process = memtally_recorder.process;
     if (!tls->forks_within)
         return;
     const struct mt_writer *writer = &interrupted()->writer;
     tls->forks_within = 0;
     advise(MADV_WIPEONFORK);
-    if (file->header) {
-        nobodys = *file->header;
-        file->header = &nobodys;
+    if (process->file.header) {
+        process->parents_header = *process->file.header;
+        process->file.header = &process->parents_header;
     }
     if (writer->run)
         MT_SYS6(SYS_mmap, writer->run, run_bytes(writer), PROT_READ | PROT_WRITE,

@@ -105,6 +105,7 @@ struct process {
     uint32_t ended;
     uint32_t leftover_busy;
     struct mt_file file;
+    struct mt_file_header parents_header; /* in place of the file's where that is a parent's */
     struct thread *threads;
     struct thread *leftover; /* for what threads do after their end; one at a time */
     uint32_t aside_busy;     /* a lock */
