@@ -279,18 +279,6 @@ static int read_settings(char **environment)
     return 1;
 }
 
-/* The time lies in the calling thread's own storage, which the child has a copy of. */
-static void before_fork(void)
-{
-    memtally_recorder.has_forked = 1;
-    memtally_tls.fork_ticks = memtally_recorder.knows_clock ? now_ticks() : 0;
-}
-
-static void after_fork(void)
-{
-    memtally_tls.fork_ticks = 0;
-}
-
 /* The bytes of struct process and struct thread are wiped in a forked child. */
 static void *map_wiped(size_t length)
 {
@@ -338,7 +326,7 @@ static int get_ready(char **environment)
         return 0;
     }
     recorder->has_key = (uint32_t)thread_make_key();
-    pthread_atfork(before_fork, after_fork, NULL);
+    pthread_atfork(before_fork, after_fork, after_fork_in_child);
     at_quick_exit(end_exit);
     recorder->ends_last = __cxa_atexit(end_last, NULL, NULL) == 0;
     return 1;

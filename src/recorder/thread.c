@@ -267,7 +267,7 @@ static struct thread *borrow(struct tls *tls)
             __atomic_fetch_add(&process->file.header->events_lost, 1, __ATOMIC_RELAXED);
             return NULL;
         }
-    tls->borrowed = 1;
+    tls->borrowed = BORROWED;
     if (process->leftover) {
         memset(&process->leftover->chain, 0, sizeof process->leftover->chain); /* another's */
         return process->leftover;
@@ -285,6 +285,10 @@ static struct thread *borrow(struct tls *tls)
 
 void thread_give_back(void)
 {
+    if (memtally_tls.borrowed & INHERITED) {
+        forget_parent();
+        return;
+    }
     memtally_tls.borrowed = 0;
     __atomic_store_n(&memtally_recorder.process->leftover_busy, 0, __ATOMIC_RELEASE);
 }
@@ -300,7 +304,7 @@ static int is_on_signal_stack(void)
 static void give_up(struct tls *tls)
 {
     struct process *process = memtally_recorder.process;
-    struct thread *thread = tls->borrowed && process ? process->leftover : tls->thread;
+    struct thread *thread = tls->borrowed & BORROWED && process ? process->leftover : tls->thread;
     if (thread) {
         memset(&thread->chain, 0, sizeof thread->chain);
         mt_writer_break_off(&thread->writer);

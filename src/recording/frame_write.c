@@ -14,6 +14,9 @@
 
 #define LEVEL 3
 
+/* A block from here on may lie in a mapping of its own, which a picture shows. */
+#define PLACED_FROM_BYTES 65536u
+
 /* An event of a frame under way. */
 struct item {
     uint64_t ticks;
@@ -216,7 +219,7 @@ static void gather_free(struct mt_frame_writer *writer, struct item *item)
     struct slot *slot = &writer->slots[begun->slot];
     item->op += MT_FRAME_FREE;
     item->slot = begun->slot;
-    if (writer->tick_shift && slot->epoch == writer->n_others)
+    if (writer->tick_shift && slot->epoch == writer->n_others && begun->size < PLACED_FROM_BYTES)
         begun->op &= (uint8_t)~MT_FRAME_PLACED;
     slot->next_free = writer->free_slot;
     writer->free_slot = begun->slot + 1;
