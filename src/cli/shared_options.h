@@ -59,6 +59,12 @@ static const char *const cli_stacks[] = {"fp", "unwind", "none", NULL};
         .name = "on", .kind = CLI_TEXTS, .argument = "DEVICE[,DEVICE...]", .offset = (place),      \
         .words = cli_words_gpus, .is_list = 1, .help = (says)                                      \
     }
+/* const char * at `place`: a moment of a recording. */
+#define CLI_OPTION_AT(place, says)                                                                 \
+    {                                                                                              \
+        .name = "at", .kind = CLI_TEXT, .argument = "MOMENT", .fallback = "peak",                  \
+        .offset = (place), .words = cli_words_moments, .help = (says)                              \
+    }
 /* const char * at `place`; `known` offers words for completion. */
 #define CLI_OPTION_ENGINE(place, known, says)                                                      \
     {                                                                                              \

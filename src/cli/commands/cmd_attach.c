@@ -52,14 +52,10 @@ static const struct cli_option attach_options[] = {
      .help = "watch the process so long, as in 30s or 5m, or until it ends or Ctrl-C is pressed; "
              "0 takes one look"},
     CLI_FORMAT_OPTIONS(AT(format), cli_format_names, CLI_FORMAT_JSON, "how to write the report"),
-    {.name = "at",
-     .kind = CLI_TEXT,
-     .argument = "MOMENT",
-     .fallback = "peak",
-     .offset = AT(at),
-     .words = cli_words_moments,
-     .help = "the moment to show of the time that was watched: peak, steady, exit, or a time since "
-             "its start such as 3.5s"},
+    CLI_OPTION_AT(
+        AT(at),
+        "the moment to show of the time that was watched: peak, steady, exit, or a time since "
+        "its start such as 3.5s"),
     CLI_OPTION_ALL(AT(all), "in a table: every detail and process, not the first few only"),
     {.name = "output",
      .letter = 'o',

@@ -108,14 +108,8 @@ static const struct cli_option compare_options[] = {
      .offset = AT(cpu),
      .help = "the processor to estimate for, if it is not this machine's and the recording's "
              "buffers do not tell"},
-    {.name = "at",
-     .kind = CLI_TEXT,
-     .argument = "MOMENT",
-     .fallback = "peak",
-     .offset = AT(at),
-     .words = cli_words_moments,
-     .help = "the moment of a recording, as report --at takes it: peak, heap-peak, "
-             "weights-peak and the like, steady, exit, or a time since its start"},
+    CLI_OPTION_AT(AT(at), "the moment of a recording, as report --at takes it: peak, heap-peak, "
+                          "weights-peak and the like, steady, exit, or a time since its start"),
     {.name = "basis",
      .kind = CLI_CHOICE,
      .argument = "BASIS",

@@ -33,16 +33,12 @@ static const struct cli_option report_options[] = {
         "how to write the report; folded are call stacks for flame graph tools, speedscope the "
         "same for speedscope; perfetto are sizes over time for Perfetto, memory-viz blocks of "
         "devices for PyTorch's pytorch.org/memory_viz; these two are binary"),
-    {.name = "at",
-     .kind = CLI_TEXT,
-     .argument = "MOMENT",
-     .fallback = "peak",
-     .offset = AT(at),
-     .words = cli_words_moments,
-     .help = "the moment to show: peak (of resident memory; where that stood still, when it was "
-             "fullest), heap-peak, weights-peak, kv_cache-peak or that of another category, "
-             "steady, exit, or a time since the start such as 3.5s or 800ms, which must lie within "
-             "the recording"},
+    CLI_OPTION_AT(
+        AT(at),
+        "the moment to show: peak (of resident memory; where that stood still, when it was "
+        "fullest), heap-peak, weights-peak, kv_cache-peak or that of another category, "
+        "steady, exit, or a time since the start such as 3.5s or 800ms, which must lie within "
+        "the recording"),
     {.name = "top",
      .kind = CLI_COUNT,
      .argument = "N",
