@@ -401,6 +401,67 @@ static void test_without_a_context_there_is_nothing_to_ask(void **state)
     use_device(0);
 }
 
+static void test_a_stream_says_what_it_was_made_with(void **state)
+{
+    CUstream second;
+    CUcontext context = NULL;
+    CUdevice device = -1;
+    unsigned flags = 0;
+    int priority = 1;
+    unsigned long long ids[2] = {0, 0};
+    (void)state;
+    assert_int_equal(cuStreamCreateWithPriority(&second, 0, -1), CUDA_SUCCESS);
+    assert_int_equal(cuStreamGetFlags(stream, &flags), CUDA_SUCCESS);
+    assert_int_equal(flags, 1); /* CU_STREAM_NON_BLOCKING */
+    assert_int_equal(cuStreamGetFlags(second, &flags), CUDA_SUCCESS);
+    assert_int_equal(flags, 0);
+    assert_int_equal(cuStreamGetPriority(second, &priority), CUDA_SUCCESS);
+    assert_int_equal(priority, -1);
+    assert_int_equal(cuStreamGetDevice(second, &device), CUDA_SUCCESS);
+    assert_int_equal(device, 0);
+    assert_int_equal(cuStreamGetCtx(second, &context), CUDA_SUCCESS);
+    assert_non_null(context);
+    assert_int_equal(cuStreamGetId(stream, &ids[0]), CUDA_SUCCESS);
+    assert_int_equal(cuStreamGetId(second, &ids[1]), CUDA_SUCCESS);
+    assert_int_not_equal(ids[0], ids[1]);
+    assert_int_equal(cuStreamGetFlags(second, NULL), CUDA_ERROR_INVALID_VALUE);
+    cuStreamDestroy_v2(second);
+}
+
+/* CU_LAUNCH_ATTRIBUTE_PRIORITY is the stream's own priority. */
+static void test_attributes_of_streams_are_kept_and_copied(void **state)
+{
+    CUstream second;
+    CUlaunchAttributeValue value = {.words = {7, 8}};
+    int priority = 0;
+    (void)state;
+    assert_int_equal(cuStreamCreate(&second, 0), CUDA_SUCCESS);
+    assert_int_equal(cuStreamSetAttribute(stream, 1, &value), CUDA_SUCCESS);
+    value = (CUlaunchAttributeValue){.priority = -2};
+    assert_int_equal(cuStreamSetAttribute(stream, CU_LAUNCH_ATTRIBUTE_PRIORITY, &value),
+                     CUDA_SUCCESS);
+    assert_int_equal(cuStreamCopyAttributes(second, stream), CUDA_SUCCESS);
+    assert_int_equal(cuStreamGetAttribute(second, 1, &value), CUDA_SUCCESS);
+    assert_int_equal(value.words[0], 7);
+    assert_int_equal(value.words[1], 8);
+    assert_int_equal(cuStreamGetPriority(second, &priority), CUDA_SUCCESS);
+    assert_int_equal(priority, -2);
+    assert_int_equal(cuStreamSetAttribute(second, 0, &value), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuStreamGetAttribute(second, 99, &value), CUDA_ERROR_INVALID_VALUE);
+    cuStreamDestroy_v2(second);
+}
+
+static void test_functions_run_in_the_order_of_their_stream(void **state)
+{
+    int counter = 0;
+    (void)state;
+    assert_int_equal(cuLaunchHostFunc(stream, count, &counter), CUDA_SUCCESS);
+    assert_int_equal(cuLaunchHostFunc_v2(stream, count_tens, &counter, 0), CUDA_SUCCESS);
+    assert_int_equal(cuStreamSynchronize(stream), CUDA_SUCCESS);
+    assert_int_equal(counter, 11);
+    assert_int_equal(cuLaunchHostFunc(stream, NULL, &counter), CUDA_ERROR_INVALID_VALUE);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -421,6 +482,9 @@ int main(void)
         TEST(test_limits_of_a_context_begin_as_documented_and_are_kept),
         TEST(test_a_context_keeps_its_preferences),
         TEST(test_without_a_context_there_is_nothing_to_ask),
+        TEST(test_a_stream_says_what_it_was_made_with),
+        TEST(test_attributes_of_streams_are_kept_and_copied),
+        TEST(test_functions_run_in_the_order_of_their_stream),
     };
     return cmocka_run_group_tests(tests, begin_rehearsal, end_rehearsal);
 }
