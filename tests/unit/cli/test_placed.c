@@ -46,6 +46,9 @@ static int read_text(const char *text, struct mt_error *error)
 #define HEAD                                                                                       \
     "{\"kind\": \"placement\", \"model\": \"m.gguf\", \"engine\": \"llama.cpp\", "                 \
     "\"context_tokens\": 4096, "
+#define VLLM_HEAD                                                                                  \
+    "{\"kind\": \"placement\", \"model\": \"m\", \"engine\": \"vllm@0.33.0\", "                    \
+    "\"context_tokens\": 1, "
 #define DEVICES                                                                                    \
     "\"devices\": [{\"capacity_bytes\": 100, \"expected_bytes\": 10, \"dense_bytes\": 5, "         \
     "\"expert_bytes\": 2},"                                                                        \
@@ -116,9 +119,10 @@ static void test_stages_are_counted_and_weights_alone_expected(void **state)
 {
     (void)state;
     unsetenv("VLLM_PP_LAYER_PARTITION");
-    assert_int_equal(read_text(HEAD "\"way\": \"stages\", \"flags\": \"--pp 2\", "
-                                    "\"memory_share\": 0.85, "
-                                    "\"environment\": \"VLLM_PP_LAYER_PARTITION=15,17\", " DEVICES,
+    assert_int_equal(read_text(VLLM_HEAD
+                               "\"way\": \"stages\", \"flags\": \"--pp 2\", "
+                               "\"memory_share\": 0.85, "
+                               "\"environment\": \"VLLM_PP_LAYER_PARTITION=15,17\", " DEVICES,
                                NULL),
                      0);
     assert_true(placed.is_of_weights);
@@ -194,6 +198,11 @@ static void test_what_is_no_placement_is_refused_in_words(void **state)
          "the placement's environment names no device"},
         {HEAD "\"way\": \"x\", \"flags\": \"\", \"environment\": \"nothing\", " DEVICES,
          "the placement's environment cannot be read"},
+        {HEAD "\"way\": \"x\", \"flags\": \"\", \"environment\": \"LD_PRELOAD=/x\", " DEVICES,
+         "the placement sets LD_PRELOAD, which is no variable of llama.cpp for layers"},
+        {VLLM_HEAD "\"way\": \"stages\", \"flags\": \"\", \"environment\": "
+                   "\"CUDA_VISIBLE_DEVICES=0 SGLANG_PP_LAYER_PARTITION=1\", " DEVICES,
+         "no variable of vllm@0.33.0"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
