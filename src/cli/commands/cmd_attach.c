@@ -256,12 +256,13 @@ static const char *const description[] = {
     "If the process is llama-server, Ollama, vLLM, SGLang or TGI, memtally also asks its endpoint "
     "on this machine for its version, model, context and cache, for at most a second. What that "
     "means in bytes follows from the model's header and the rules of the engine's version "
-    "(derived), or is the engine's own word (inferred); it is moved out of what was seen without "
-    "its use. Weights and cache of which nothing tells are unknown. Of the environment memtally "
-    "reads what stands for the engine's flags and names folders of models, and nothing else.",
+    "(derived), or is the engine's own word (inferred); memtally moves it out of what it saw "
+    "without its use. If nothing tells of weights or a cache, they are unknown. Of the environment "
+    "memtally reads what stands for the engine's flags and names folders of models, and nothing "
+    "else.",
     "With --container it shows all processes of a container. memtally asks the socket that "
-    "DOCKER_HOST names and those of Docker and Podman, each for at most a second; a container that "
-    "no socket knows is found by 12 digits of its id or more.",
+    "DOCKER_HOST names and those of Docker and Podman, each for at most a second. It finds a "
+    "container that no socket knows by 12 digits of its id or more.",
     "Other users' processes show their sizes only, unless memtally runs as root or with "
     "CAP_SYS_PTRACE. The report says where that was so.",
     NULL,

@@ -207,10 +207,11 @@ static const char *const description[] = {
     "Reserves what CMD needs of the host and of devices, waits for room, runs CMD, and gives it "
     "back at CMD's end, however memtally ends. Programs that memtally starts so share the machine "
     "without guessing. What other programs hold counts as taken.",
-    "Who asked first is served first where there is room. A later request that fits may pass an "
+    "If there is room, memtally serves who asked first. A later request that fits may pass an "
     "earlier one that does not, up to 8 times.",
-    "Of real devices CMD sees those that are held, by CUDA_VISIBLE_DEVICES. CMD is held to what "
-    "it needs: --cap says how. No driver holds a program to a part of a real device, so memtally "
+    "CMD sees only those real devices that memtally holds for it, by CUDA_VISIBLE_DEVICES. "
+    "memtally holds CMD to what it needs: --cap says how. No driver holds a program to a part of a "
+    "real device, so memtally "
     "refuses to run CMD there unless --cap is watch or none. Pretended devices refuse by "
     "themselves.",
     "When CMD has ended, memtally says what is left of more than 100 MiB: in processes that live "

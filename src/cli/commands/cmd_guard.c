@@ -409,9 +409,9 @@ static const char *const description[] = {
     "Runs CMD, or finds a process that runs, and keeps what it uses of the host's memory below a "
     "limit. From 85 % of the limit on memtally acts, one step after the other: it runs the command "
     "of --call, sends the signal of --signal, has a server empty its slots with --empty-slots, "
-    "lets CMD stand still for the time of --freeze, sends SIGTERM, and kills it. Steps that are "
-    "not asked for are left out, but for the last two. "
-    "Where CMD uses less by then, the steps begin anew the next time.",
+    "lets CMD stand still for the time of --freeze, sends SIGTERM, and kills it. memtally "
+    "leaves out steps that you do not ask for, but for the last two. "
+    "If CMD then uses less, the steps begin anew the next time.",
     "A program that would reach its limit before memtally looks again gets no time between the "
     "first steps.",
     "At the end memtally says what it did, and how little CMD used after each step.",

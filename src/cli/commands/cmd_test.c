@@ -249,8 +249,9 @@ static const char *const description[] = {
     "A test may have what the manifest says it needs; else a quarter more than it took in the last "
     "run; else what the manifest says of all, or 1 GiB of the host. Small ones run first, unless "
     "that takes a tenth longer than the least that is possible by the times of the last run.",
-    "A test that was refused memory, or says that memory ran out, is told from one that failed, "
-    "and is run once more with twice as much. A test that leaves more than 100 MiB behind does not "
+    "memtally tells a test that was refused memory, or says that memory ran out, from one that "
+    "failed, and runs it once more with twice as much. A test that leaves more than 100 MiB behind "
+    "does not "
     "pass: memtally says where it left it, and ends the processes that it left.",
     "Results go to standard output as TAP 14, in the order in which tests end.",
     NULL,
