@@ -198,20 +198,22 @@ static uint64_t layer_bytes(const struct widths *w, const struct mt_model_layer 
     return most_of(context, mt_mul(w->tokens, row));
 }
 
-/* The compiler tries out the first kernel on a table of embeddings of its own. A model with
- * encoders is handed embeddings. */
-static uint64_t compiling_bytes(const struct widths *w)
+/* The compiler tries out the first kernel on a table of embeddings of its own, before anything else
+ * is there. A model with encoders is handed embeddings. */
+static uint64_t compiling_bytes(const struct mt_predict_input *in,
+                                const struct mt_torch_stage *stage)
 {
-    if (w->in->settings->eager || has_encoder(w->in))
+    const struct widths w = widths_of(in);
+    if (!is_by_tensors(in) || in->settings->eager || !stage->is_first || has_encoder(in))
         return 0;
-    uint64_t table = mt_mul(share(w, w->in->d->vocabulary), w->hidden);
-    return mt_add(table, mt_mul(2 * w->tokens, w->hidden));
+    uint64_t table = mt_mul(share(&w, in->d->vocabulary), w.hidden);
+    return mt_add(table, mt_mul(2 * w.tokens, w.hidden));
 }
 
 static uint64_t pass_bytes(const struct mt_predict_input *in, const struct mt_torch_stage *stage)
 {
     const struct widths w = widths_of(in);
-    uint64_t bytes = stage->is_first ? compiling_bytes(&w) : 0;
+    uint64_t bytes = 0;
     for (uint64_t i = stage->first; i < stage->end && i < in->d->n_layers; i++)
         bytes = most_of(bytes, layer_bytes(&w, &in->d->layers[i]));
     return bytes;
@@ -369,6 +371,7 @@ struct mt_budget_part mt_vllm_profile_of(const struct mt_predict_input *in,
     double width = (double)mt_engine_number(in->engine, key, 25) / 100;
     if (!counts_what_stays(in))
         bytes = mt_add(bytes, left_by_pass(in, stage, mxfp4_bytes));
+    bytes = most_of(bytes, compiling_bytes(in, stage));
     struct mt_budget_part part = {MT_BUDGET_WITHIN, bytes, mt_scale(bytes, 1 - width),
                                   mt_scale(bytes, 1 + width)};
     if (encoder && pass <= sampling)
