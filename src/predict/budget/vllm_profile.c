@@ -305,21 +305,29 @@ static uint64_t workspace_bytes(const struct mt_predict_input *in,
     return mt_mul(mt_mul(w.tokens, widest), w.element);
 }
 
-static uint32_t multiprocessors(const struct mt_predict_input *in)
+static struct mt_gpu_spec card(const struct mt_predict_input *in)
 {
     const struct mt_predict_settings *settings = in->settings;
     struct mt_gpu_row row = {.key = ""};
     const char *name = settings->device_known ? settings->device_known[0].gpu : "";
     if (!*name || mt_gpu_find(name, &row, NULL) < 0)
         mt_gpu_of_size(mt_budget_smallest_device(settings), NULL, &row, NULL);
-    return row.gpu.multiprocessors;
+    return row.gpu;
+}
+
+/* What products of matrices work in, of Hopper and of other generations. */
+static uint64_t products_bytes(const struct mt_predict_input *in)
+{
+    int is_hopper = card(in).capability / 10 == 9;
+    return mt_engine_number(in->engine,
+                            is_hopper ? "activations.products.hopper" : "activations.products", 0);
 }
 
 /* A row of logits for each program of the kernel that masks them, a power of two of these up to one
  * for each multiprocessor. */
 static uint64_t masking_bytes(const struct mt_predict_input *in)
 {
-    uint64_t most = multiprocessors(in);
+    uint64_t most = card(in).multiprocessors;
     uint64_t rows = mt_vllm_logit_rows(in->settings);
     uint64_t programs = 1;
     while (programs < rows && programs < most)
@@ -331,8 +339,8 @@ static uint64_t masking_bytes(const struct mt_predict_input *in)
 static uint64_t left_by_pass(const struct mt_predict_input *in, const struct mt_torch_stage *stage,
                              uint64_t mxfp4_bytes)
 {
-    uint64_t products = mt_engine_number(in->engine, "activations.products", 0);
-    return is_by_tensors(in) ? mt_add(products, workspace_bytes(in, stage, mxfp4_bytes)) : 0;
+    return is_by_tensors(in) ? mt_add(products_bytes(in), workspace_bytes(in, stage, mxfp4_bytes))
+                             : 0;
 }
 
 static uint64_t left_by_sampler(const struct mt_predict_input *in,
