@@ -330,6 +330,8 @@ struct mt_estimate_changes {
 int mt_estimate_changes_create(const struct mt_model *model,
                                const struct mt_predict_settings *settings, const char *versions,
                                struct mt_estimate_changes **changes, struct mt_error *error);
+
+/* Frees a comparison and all that it owns. NULL is fine. */
 void mt_estimate_changes_destroy(struct mt_estimate_changes *changes);
 
 enum mt_goal {

@@ -41,7 +41,7 @@ for number, place in enumerate(("host", "gpu:0")):
     both = [read(build)["places"][number]["total_allocated_bytes"] for build in ("9840", "11434")]
     print(place, moved == both[1] - both[0], moved != 0)
 END
-memtally estimate config.json --changes vllm@0.19.1..0.20.0 $card --format csv | head -2
+memtally estimate config.json --changes vllm@0.19.1..0.20.0 $card --format csv | grep -E '^rule|^memory_share,.*,host'
 memtally estimate config.json --changes vllm@0.20.0..0.20.0 $card | grep -c since
 for wrong in vllm@0.33..0.19 vllm@0.19 vllm@0.19.. vllm nothing@1..2; do
     memtally estimate config.json --changes $wrong $card 2>&1

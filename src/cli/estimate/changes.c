@@ -125,16 +125,13 @@ static void put_places(const struct mt_estimate_changes *changes, const int64_t 
     mt_json_end(json);
 }
 
-static void put_pool(const struct mt_estimate *estimate, const char *key, struct mt_json *json)
+static void put_pool(const struct mt_estimate_pool *pool, struct mt_json *json)
 {
-    const struct mt_estimate_pool *pool = &estimate->pool;
-    if (!pool->present) {
-        mt_json_null(json, key);
-        return;
-    }
-    mt_json_begin_object(json, key);
-    mt_json_signed(json, "pool_bytes", pool->pool_bytes);
-    mt_json_count(json, "pool_tokens", pool->pool_tokens);
+    if (pool->present)
+        mt_json_signed(json, "pool_bytes", pool->pool_bytes);
+    else
+        mt_json_null(json, "pool_bytes");
+    mt_json_count(json, "pool_tokens", pool->present ? pool->pool_tokens : MT_UNKNOWN);
     mt_json_end(json);
 }
 
@@ -148,8 +145,10 @@ static void render_json(const struct mt_estimate_changes *changes, struct mt_str
     mt_json_text(json, "engine", changes->engine);
     mt_json_text(json, "from", changes->from);
     mt_json_text(json, "to", changes->to);
-    put_pool(changes->before, "before", json);
-    put_pool(changes->after, "after", json);
+    mt_json_begin_object(json, "before");
+    put_pool(&changes->before->pool, json);
+    mt_json_begin_object(json, "after");
+    put_pool(&changes->after->pool, json);
     mt_json_begin_array(json, "changes");
     for (size_t i = 0; i < changes->n; i++) {
         const struct mt_estimate_change *change = &changes->changes[i];

@@ -198,20 +198,22 @@ static uint64_t layer_bytes(const struct widths *w, const struct mt_model_layer 
     return most_of(context, mt_mul(w->tokens, row));
 }
 
-/* The compiler tries out the first kernel on a table of embeddings of its own. A model with
- * encoders is handed embeddings. */
-static uint64_t compiling_bytes(const struct widths *w)
+/* The compiler tries out the first kernel on a table of embeddings of its own, before anything else
+ * is there. A model with encoders is handed embeddings. */
+static uint64_t compiling_bytes(const struct mt_predict_input *in,
+                                const struct mt_torch_stage *stage)
 {
-    if (w->in->settings->eager || has_encoder(w->in))
+    const struct widths w = widths_of(in);
+    if (!is_by_tensors(in) || in->settings->eager || !stage->is_first || has_encoder(in))
         return 0;
-    uint64_t table = mt_mul(share(w, w->in->d->vocabulary), w->hidden);
-    return mt_add(table, mt_mul(2 * w->tokens, w->hidden));
+    uint64_t table = mt_mul(share(&w, in->d->vocabulary), w.hidden);
+    return mt_add(table, mt_mul(2 * w.tokens, w.hidden));
 }
 
 static uint64_t pass_bytes(const struct mt_predict_input *in, const struct mt_torch_stage *stage)
 {
     const struct widths w = widths_of(in);
-    uint64_t bytes = stage->is_first ? compiling_bytes(&w) : 0;
+    uint64_t bytes = 0;
     for (uint64_t i = stage->first; i < stage->end && i < in->d->n_layers; i++)
         bytes = most_of(bytes, layer_bytes(&w, &in->d->layers[i]));
     return bytes;
@@ -303,21 +305,29 @@ static uint64_t workspace_bytes(const struct mt_predict_input *in,
     return mt_mul(mt_mul(w.tokens, widest), w.element);
 }
 
-static uint32_t multiprocessors(const struct mt_predict_input *in)
+static struct mt_gpu_spec card(const struct mt_predict_input *in)
 {
     const struct mt_predict_settings *settings = in->settings;
     struct mt_gpu_row row = {.key = ""};
     const char *name = settings->device_known ? settings->device_known[0].gpu : "";
     if (!*name || mt_gpu_find(name, &row, NULL) < 0)
         mt_gpu_of_size(mt_budget_smallest_device(settings), NULL, &row, NULL);
-    return row.gpu.multiprocessors;
+    return row.gpu;
+}
+
+/* What products of matrices work in, of Hopper and of other generations. */
+static uint64_t products_bytes(const struct mt_predict_input *in)
+{
+    int is_hopper = card(in).capability / 10 == 9;
+    return mt_engine_number(in->engine,
+                            is_hopper ? "activations.products.hopper" : "activations.products", 0);
 }
 
 /* A row of logits for each program of the kernel that masks them, a power of two of these up to one
  * for each multiprocessor. */
 static uint64_t masking_bytes(const struct mt_predict_input *in)
 {
-    uint64_t most = multiprocessors(in);
+    uint64_t most = card(in).multiprocessors;
     uint64_t rows = mt_vllm_logit_rows(in->settings);
     uint64_t programs = 1;
     while (programs < rows && programs < most)
@@ -329,8 +339,8 @@ static uint64_t masking_bytes(const struct mt_predict_input *in)
 static uint64_t left_by_pass(const struct mt_predict_input *in, const struct mt_torch_stage *stage,
                              uint64_t mxfp4_bytes)
 {
-    uint64_t products = mt_engine_number(in->engine, "activations.products", 0);
-    return is_by_tensors(in) ? mt_add(products, workspace_bytes(in, stage, mxfp4_bytes)) : 0;
+    return is_by_tensors(in) ? mt_add(products_bytes(in), workspace_bytes(in, stage, mxfp4_bytes))
+                             : 0;
 }
 
 static uint64_t left_by_sampler(const struct mt_predict_input *in,
@@ -369,6 +379,7 @@ struct mt_budget_part mt_vllm_profile_of(const struct mt_predict_input *in,
     double width = (double)mt_engine_number(in->engine, key, 25) / 100;
     if (!counts_what_stays(in))
         bytes = mt_add(bytes, left_by_pass(in, stage, mxfp4_bytes));
+    bytes = most_of(bytes, compiling_bytes(in, stage));
     struct mt_budget_part part = {MT_BUDGET_WITHIN, bytes, mt_scale(bytes, 1 - width),
                                   mt_scale(bytes, 1 + width)};
     if (encoder && pass <= sampling)
