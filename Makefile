@@ -22,6 +22,7 @@ NEEDS_recorded-engines = test
 NEEDS_unharmed-python = test
 NEEDS_bare-configs = test
 NEEDS_profiles = test
+NEEDS_graphs-engines = test
 NEEDS_oracle = test
 NEEDS_place-proof = test
 NEEDS_attached-engines = test
@@ -102,6 +103,9 @@ conformance-cuda: build ## published runs of vLLM, rehearsed with its version of
 
 bare-configs: build ## models that see, of their config.json alone, in the newest vLLM and SGLang that were tried (many GB to fetch)
 	@tests/conformance/cuda/bare_configs.py build/src/cli/memtally
+
+graphs-engines: build ## CUDA graphs of vLLM and SGLang, on pretended devices, against the engines' own logs (many GB to fetch); ENGINES="vllm-0.33.0"
+	@tests/conformance/cuda/engine_graphs.py build/src/cli/memtally $(ENGINES)
 
 profiles: build ## profiles in the newest vLLM and SGLang that were tried, on pretended devices (many GB to fetch); ENGINES=vllm-0.33.0
 	@tests/conformance/cuda/profiles.py build/src/cli/memtally $(ENGINES)
