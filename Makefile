@@ -22,6 +22,7 @@ NEEDS_recorded-engines = test
 NEEDS_unharmed-python = test
 NEEDS_bare-configs = test
 NEEDS_profiles = test
+NEEDS_graphs-engines = test
 NEEDS_oracle = test
 NEEDS_place-proof = test
 NEEDS_attached-engines = test
@@ -113,6 +114,9 @@ conformance-cuda: all ## published runs of vLLM, rehearsed with its version of t
 bare-configs: all ## models that see, of their config.json alone, in the newest vLLM and SGLang that were tried (many GB to fetch)
 	@tests/conformance/cuda/bare_configs.py build/src/cli/memtally
 
+graphs-engines: all ## CUDA graphs of vLLM and SGLang, on pretended devices, against the engines' own logs (many GB to fetch); ENGINES="vllm-0.33.0"
+	@tests/conformance/cuda/engine_graphs.py build/src/cli/memtally $(ENGINES)
+
 profiles: all ## profiles in the newest vLLM and SGLang that were tried, on pretended devices (many GB to fetch); ENGINES=vllm-0.33.0
 	@tests/conformance/cuda/profiles.py build/src/cli/memtally $(ENGINES)
 
@@ -137,7 +141,7 @@ oracle-fusion: all ## plan experts again with ggml-cuda's own choice of what fus
 	BUILD_DIR=$(CURDIR)/build PYTHONDONTWRITEBYTECODE=1 tests/conformance/oracle_fusion.py --compare "$$engine" \
 		build/tests/conformance/fusion "$$library"
 
-oracle-vllm: build ## points of vLLM planned again by its newest version that was tried, and compared (7 GB to fetch); POINTS="small", VERSION=
+oracle-vllm: all ## points of vLLM planned again by its newest version that was tried, and compared (7 GB to fetch); POINTS="small", VERSION=
 	@scripts/oracle-vllm $(or $(VERSION),0.33.0) --compare $(or $(POINTS),dense-8b-eager small experts-windowed)
 
 place-proof: all ## placements beside accelerate's, llama.cpp's own, equal stages and exllamav3's rule, on some 40 models, and an exact solver's (10 minutes)

@@ -17,6 +17,7 @@
 #define PORTS_MAX  8
 #define ANSWER_MAX ((size_t)4 << 20) /* a slot tells its prompt */
 #define PATH_BYTES 128
+#define NOT_FOUND  404
 
 struct giving {
     const struct mt_engine *engine;
@@ -76,11 +77,14 @@ static void path_of_slot(const struct mt_engine *engine, json_int_t slot, char p
 static void empty_slot(struct giving *giving, const json_t *slot)
 {
     char path[PATH_BYTES];
+    const json_t *id = json_object_get(slot, "id");
+    if (!json_is_integer(id)) /* what names no slot is none, and not the first one */
+        return;
     if (json_is_true(json_object_get(slot, "is_processing"))) {
         giving->given->n_busy++;
         return;
     }
-    path_of_slot(giving->engine, json_integer_value(json_object_get(slot, "id")), path);
+    path_of_slot(giving->engine, json_integer_value(id), path);
     json_t *answer = exchange(giving, path, "{}");
     json_int_t n = json_integer_value(json_object_get(answer, "n_erased"));
     giving->given->n_slots += answer != NULL;
@@ -88,13 +92,15 @@ static void empty_slot(struct giving *giving, const json_t *slot)
     json_decref(answer);
 }
 
-/* Whether this port is the server's. */
+/* Whether this port is the server's: another service of the same program does not know the path. */
 static int ask_port(struct giving *giving)
 {
     char path[PATH_BYTES];
     mt_engine_text(giving->engine, "endpoint.slots", path, sizeof path);
     json_t *slots = exchange(giving, path, NULL);
-    int answered = giving->status != 0;
+    int answered = giving->status != 0 && giving->status != NOT_FOUND;
+    if (slots)
+        giving->given->problem[0] = '\0'; /* of another port */
     for (size_t i = 0; i < json_array_size(slots); i++)
         empty_slot(giving, json_array_get(slots, i));
     json_decref(slots);
@@ -112,6 +118,8 @@ static void ask_ports(struct giving *giving, const char *proc, pid_t root)
         if (ask_port(giving))
             return;
     }
+    if (*given->problem) /* a refusal of one of them */
+        return;
     mt_engine_title(giving->engine, title);
     snprintf(given->problem, sizeof given->problem,
              n ? "%s did not answer in time" : "%s listens on no port that can be seen from here",

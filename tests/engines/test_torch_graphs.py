@@ -189,6 +189,29 @@ def test_buckets_and_the_rest_are_what_the_device_has_in_use():
 
 
 @functools.cache
+def observed():
+    """What the program wrote down, and its graphs by a recorder and by the account of the driver under it."""
+    with tempfile.TemporaryDirectory() as folder:
+        path, rehearsal, recording = (os.path.join(folder, name) for name in ("figures.json", "rehearsal", "recording"))
+        done = memtally.run("rehearse", "--layer", "cuda", "--device", "24GiB", "--folder", rehearsal, "--requests", "0", "--no-suggest", "--",
+                            memtally.program(), "run", "-q", "-o", recording, "--",
+                            engine.torch(), os.path.join(torch_program.PROGRAMS, "buckets.py"), path)
+        assert done.returncode == 0 and os.path.exists(path), done.stderr[-3000:]
+        with open(path, encoding="utf-8") as file:
+            said = json.load(file)
+        return said, *(json.loads(memtally.must("graphs", run, "--json").stdout)["runs"][0] for run in (recording, rehearsal))
+
+
+def test_a_recorder_and_the_account_say_the_same_of_buckets():
+    """They know nothing of each other: the recorder has calls and the driver's word, the account what the driver gave."""
+    figures, recorded, rehearsed = observed()
+    for name in ("pool_bytes", "workspace_bytes", "library_bytes", "static_bytes", "driver_bytes"):
+        assert [graph[name] for graph in recorded["graphs"]] == [graph[name] for graph in rehearsed["graphs"]], (name, recorded, rehearsed)
+        assert recorded["graphs"][0][name] is None or recorded[name] == rehearsed[name], (name, recorded, rehearsed)
+    assert recorded["total_bytes"] == rehearsed["total_bytes"] == figures["used"], (figures, recorded, rehearsed)
+
+
+@functools.cache
 def varied():
     """The document of a comparison of two rehearsals, and the file that it was saved as."""
     with tempfile.TemporaryDirectory() as folder:

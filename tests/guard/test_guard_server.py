@@ -20,7 +20,7 @@ SHORT = "1ms"  # for a step that it does not
 STEP = re.compile(r" s  (\w+) ")
 
 SERVER = """
-import http.server, json, os, signal, sys, time
+import http.server, json, os, signal, sys, threading, time
 way, told = sys.argv[1], sys.argv[2]
 asked = []
 signal.signal(signal.SIGTERM, lambda *_: end(7))
@@ -41,12 +41,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.rfile.read(int(self.headers["Content-Length"]))
         slot = int(self.path.split("/")[2].split("?")[0])
         slots[slot] = bytearray(0)
-        if way == "good":
+        if way in ("good", "ports"):
             self.answer(200, {"id_slot": slot, "n_erased": 500 + slot})
         else:
             self.answer(501, {"error": {"message": "no such\\x07 thing"}})
         if not slots[0] and not slots[1]:
-            end(0 if way == "good" else 9)
+            end(9 if way == "refuses" else 0)
     def answer(self, status, said):
         body = json.dumps(said).encode()
         self.send_response(status)
@@ -57,7 +57,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 class Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
+class Other(Handler):
+    def do_GET(self):
+        self.answer(404, {"error": {"message": "no such path"}})
+others = [Server(("127.0.0.1", 0), Other) for _ in range(3 if way == "ports" else 0)]
 server = Server(("127.0.0.1", 0), Handler)
+for other in others:
+    threading.Thread(target=other.serve_forever, daemon=True).start()
 slots = {0: bytearray(b"x") * (64 << 20), 1: bytearray(b"x") * (64 << 20), 2: bytearray(0)}
 server.serve_forever()
 """
@@ -108,9 +114,16 @@ def test_a_server_that_is_silent_keeps_nobody():
 
 
 def test_nonsense_of_a_server_harms_nothing():
-    done, steps, asked = guarded("llama-server", "nonsense", "--grace", SHORT, "--end", LONG)
+    done, steps, asked = guarded("llama-server", "nonsense", "--grace", "2s", "--end", LONG)
     assert done.returncode == 7, done
-    assert steps == ["ask", "end"], done
+    assert steps == ["ask", "end"] and set(asked) <= {"/slots"}, (done, asked)
+
+
+def test_another_service_of_the_program_is_passed_over():
+    """Three ports that do not know the path, and the server's."""
+    done, steps, asked = guarded("llama-server", "ports", "--grace", LONG)
+    assert done.returncode == 0 and steps == ["ask"] and "emptied 2 slots of 1001 tokens" in done.stderr, done
+    assert asked == ["/slots", "/slots/0?action=erase", "/slots/1?action=erase"], asked
 
 
 def test_who_is_no_such_server_is_not_asked():

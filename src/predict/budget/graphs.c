@@ -175,6 +175,21 @@ static void scale(const struct sizes *from, uint64_t by, int is_rounding, uint64
     }
 }
 
+/* Where batches above a concurrency have no drafts, graphs of batches that only decode without
+ * them: one token a request. */
+static __attribute__((noinline)) void add_without_drafts(const struct mt_predict_input *in,
+                                                         const struct sizes *pieces,
+                                                         struct mt_estimate_graphs *graphs)
+{
+    const struct mt_predict_settings *settings = in->settings;
+    struct sizes sizes = {.n = 0};
+    if (!draft_of(in) || !settings->max_concurrency ||
+        settings->max_concurrency >= settings->sequences)
+        return;
+    scale(pieces, 1, 0, settings->sequences, &sizes);
+    add_group(graphs, "FULL", 0, &sizes, 1);
+}
+
 /* Whole graphs are of batches that only decode, pieces of any number of tokens. */
 static void by_tokens(const struct mt_predict_input *in, struct mt_estimate_graphs *graphs)
 {
@@ -212,6 +227,8 @@ static void by_tokens(const struct mt_predict_input *in, struct mt_estimate_grap
         add_group(graphs, "PIECEWISE", MT_UNKNOWN, &pieces, 1);
     if (mt_engine_has(in->engine, "graphs.kinds", "FULL"))
         add_group(graphs, "FULL", draft_of(in), &whole, 1);
+    if (mt_engine_has(in->engine, "graphs.draft", "concurrency"))
+        add_without_drafts(in, &pieces, graphs);
 }
 
 void mt_budget_graphs(const struct mt_predict_input *in, struct mt_estimate_graphs *graphs)

@@ -80,13 +80,16 @@ static uint64_t some_bytes(struct run *run)
 static void prepare(struct run *run, struct stage *stage, FILE *trace)
 {
     for (uint64_t n = below(run, 6); n > 0; n--) {
-        uint64_t bytes = some_bytes(run), way = below(run, 4);
+        uint64_t bytes = some_bytes(run), way = below(run, 5);
         pass(run);
         if (way == 0) { /* it takes its workspace itself, outside of any capture */
             take(run, stage, 0, bytes);
             continue;
         }
-        uint64_t address = make_block(run, stage, trace, bytes, 0);
+        uint64_t address =
+            make_block(run, stage, trace, bytes, way == 4); /* of a pool, beside it */
+        if (way == 4)
+            continue;
         if (way == 1) {
             stage->expected[stage->n_graphs].statics += bytes;
         } else if (way == 2) {
@@ -305,9 +308,32 @@ static void test_without_a_source_libraries_stay_with_the_driver(void **state)
     clean_up(&run, graphs);
 }
 
+/* A segment of a pool, whose place is a common one's later: each block is of the segment of its
+ * time. */
+static void test_a_block_is_of_the_segment_that_lived_there_then(void **state)
+{
+    (void)state;
+    struct run run;
+    struct mt_torch *torch;
+    struct mt_torch_life life[2];
+    begin(&run, 9);
+    fputs("s 0 100 10000 4096\np 10000\na 0 110 10000 512\nf 0 200 10000\ne 0 210 10000\n"
+          "s 0 300 10000 4096\na 0 310 10000 512\n",
+          run.trace[0]);
+    for (size_t p = 0; p < PROCESSES; p++)
+        fclose(run.trace[p]);
+    assert_int_equal(mt_torch_open(run.folder, &torch, NULL), 0);
+    assert_true(mt_torch_life_at(torch, 7, 0, &life[0]) && mt_torch_life_at(torch, 7, 1, &life[1]));
+    assert_true(life[0].begin_ns == 110 && life[0].is_private);
+    assert_true(life[1].begin_ns == 310 && !life[1].is_private);
+    mt_torch_close(torch);
+    clean_up(&run, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_block_is_of_the_segment_that_lived_there_then),
         cmocka_unit_test(test_each_byte_is_in_the_bucket_that_the_run_took_it_for),
         cmocka_unit_test(test_buckets_and_the_rest_are_the_total),
         cmocka_unit_test(test_takings_of_another_time_are_found_out),

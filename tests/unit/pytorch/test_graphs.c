@@ -148,6 +148,22 @@ static void test_pieces_that_share_a_pool_give_it_back_together(void **state)
     assert_int_equal(run->graphs[0].host_bytes, 11);
 }
 
+static void test_a_pools_segment_is_of_a_graph_on_its_device(void **state)
+{
+    write_trace(*state, 0,
+                "memtally-torch 1\n"
+                "s 1 90 a000 30\n"
+                "p a000\n"
+                "x 0 100 1 0 0 3 10 20 8 8 0 FULL\n"
+                "z 1 0 1 -\n"
+                "x 1 200 2 30 0 3 10 20 8 8 0 FULL\n"
+                "z 2 0 2 -\n");
+    const struct mt_graphs *run = read_run(*state);
+    assert_int_equal(run->n, 2);
+    assert_int_equal(run->graphs[0].reclaimable_bytes, 0);
+    assert_int_equal(run->graphs[1].reclaimable_bytes, 30);
+}
+
 static void test_sizes_of_all_ranks_are_expected(void **state)
 {
     for (int i = 0; i < 2; i++)
@@ -259,6 +275,7 @@ int main(void)
         ON_TRACES(test_a_graph_that_was_gone_before_the_last_capture_gives_back_its_pool_alone),
         ON_TRACES(test_a_graph_alone_in_its_pool_can_be_reclaimed_with_what_dropped_ones_took),
         ON_TRACES(test_pieces_that_share_a_pool_give_it_back_together),
+        ON_TRACES(test_a_pools_segment_is_of_a_graph_on_its_device),
         ON_TRACES(test_sizes_of_all_ranks_are_expected),
         ON_TRACES(test_ranks_are_apart_and_their_memory_adds_up),
         ON_TRACES(test_a_run_without_graphs_has_what_its_allocator_held_most),
