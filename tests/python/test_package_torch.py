@@ -403,6 +403,8 @@ def test_an_allocators_setting_that_would_help_is_said_and_not_made():
     """)
     assert "620.00 MiB cannot be given back, for each segment of it has a tensor in it; start the program with " in said, said
     assert "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True" in said and before == after, (before, after)
+    with open(os.path.join(package.ROOT, "docs", "python", "reset.md"), encoding="utf-8") as file:
+        assert f"```text\n{said}\n```\n" in file.read(), said
 
 
 def test_beside_its_loaders_a_tracker_draws_with_matplotlib_and_cupy_has_what_is_called_of_it():
