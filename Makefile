@@ -43,6 +43,7 @@ NEEDS_fuzz-long = fuzz
 NEEDS_stress = test
 NEEDS_guard-stress = test
 NEEDS_containers = test
+NEEDS_by-room = test
 NEEDS_lint = lint
 NEEDS_fmt = lint
 NEEDS_tidy = tidy
@@ -66,13 +67,16 @@ demo-torch: setup build/build.ninja ## record PyTorch on a GPU that is not there
 	@ninja -C build command
 	@scripts/demo-torch
 
-build: setup build/build.ninja ## set up and build into build/
+build: setup build/build.ninja ## set up and build all that is installed into build/
+	@ninja -C build product
+
+all: build ## build the tests, examples and benchmarks too
 	@ninja -C build
 
-test: build ## set up what the tests need and run all of them
+test: all ## set up what the tests need and run all of them
 	@scripts/test
 
-check: build ## the tests that need no engine
+check: all ## the tests that need no engine
 	@scripts/test --no-suite engine
 
 asan: setup build-asan/build.ninja ## unit tests under the address and undefined sanitizers
@@ -91,75 +95,82 @@ fuzz-long: setup build-fuzz/build.ninja ## the same in rounds until 10^8 inputs 
 	@ninja -C build-fuzz fuzzers
 	@scripts/fuzz --long
 
-stress: build ## programs that end at 4,000 random moments, and every n-th call failing (half an hour); STRESS_RUNS=500
+by-room: setup build-cov/build.ninja ## for each room: lines of tests that aim at it, and what the unit and command-line tests run of it
+	@ninja -C build-cov
+	@find build-cov -name '*.gcda' -delete
+	@scripts/test --build build-cov --suite unit --suite cli
+	@scripts/by-room
+
+stress: all ## programs that end at 4,000 random moments, and every n-th call failing (half an hour); STRESS_RUNS=500
 	@build/tests/stress/stress_ends build/src/cli/memtally build/tests/stress/ender $(or $(STRESS_RUNS),500)
 	@tests/stress/faults.py build/src/cli/memtally build/tests/stress
 
-conformance: build ## estimates against what engines said of themselves: the error boards
+conformance: all ## estimates against what engines said of themselves: the error boards
 	@meson test -C build --suite conformance --no-rebuild --verbose
 
-conformance-cuda: build ## published runs of vLLM, rehearsed with its version of their time (many GB to fetch); ROWS="vl04 vl06"
+conformance-cuda: all ## published runs of vLLM, rehearsed with its version of their time (many GB to fetch); ROWS="vl04 vl06"
 	@tests/conformance/cuda/board.py build/src/cli/memtally $(ROWS)
 
-bare-configs: build ## models that see, of their config.json alone, in the newest vLLM and SGLang that were tried (many GB to fetch)
+bare-configs: all ## models that see, of their config.json alone, in the newest vLLM and SGLang that were tried (many GB to fetch)
 	@tests/conformance/cuda/bare_configs.py build/src/cli/memtally
 
-graphs-engines: build ## CUDA graphs of vLLM and SGLang, on pretended devices, against the engines' own logs (many GB to fetch); ENGINES="vllm-0.33.0"
+graphs-engines: all ## CUDA graphs of vLLM and SGLang, on pretended devices, against the engines' own logs (many GB to fetch); ENGINES="vllm-0.33.0"
 	@tests/conformance/cuda/engine_graphs.py build/src/cli/memtally $(ENGINES)
 
-profiles: build ## profiles in the newest vLLM and SGLang that were tried, on pretended devices (many GB to fetch); ENGINES=vllm-0.33.0
+profiles: all ## profiles in the newest vLLM and SGLang that were tried, on pretended devices (many GB to fetch); ENGINES=vllm-0.33.0
 	@tests/conformance/cuda/profiles.py build/src/cli/memtally $(ENGINES)
 
-torch-newest: build ## the tests of PyTorch's memory with the newest PyTorch and transformers that were tried (1.5 GB to fetch)
+torch-newest: all ## the tests of PyTorch's memory with the newest PyTorch and transformers that were tried (1.5 GB to fetch)
 	@set -e; MEMTALLY_TORCH=$$(scripts/engine torch-2.15.0); export MEMTALLY_TORCH; \
 	meson test -C build --no-rebuild --print-errorlogs torch rehearse_torch_model
 
-torch-on-host: build ## models of each kind on the CPU, in both types and sizes, held against their own sums (a quarter of an hour)
+torch-on-host: all ## models of each kind on the CPU, in both types and sizes, held against their own sums (a quarter of an hour)
 	@ALL=1 MEMTALLY_TORCH=$$(scripts/engine torch) meson test -C build --no-rebuild --verbose --timeout-multiplier 6 torch_on_host
 
-recorded-engines: build ## vLLM, SGLang, numba and a compiled model recorded on pretended GPUs, held against their driver (many GB to fetch); WAYS="numba"
+recorded-engines: all ## vLLM, SGLang, numba and a compiled model recorded on pretended GPUs, held against their driver (many GB to fetch); WAYS="numba"
 	@tests/conformance/cuda/recorded.py build $(WAYS)
 
-unharmed-python: build ## the own tests of PyTorch, transformers, accelerate and safetensors under the recorder; SOURCES=FOLDER has them
+unharmed-python: all ## the own tests of PyTorch, transformers, accelerate and safetensors under the recorder; SOURCES=FOLDER has them
 	@tests/unharmed/python build $(SOURCES) $(ROWS)
 
-oracle: build ## plan points of llama.cpp again and compare; BUILD= (or FROM=, TO=): what changed
+oracle: all ## plan points of llama.cpp again and compare; BUILD= (or FROM=, TO=): what changed
 	@scripts/oracle $(if $(ALL),--all) $(if $(BUILD),--from $(BUILD)) $(if $(FROM),--from $(FROM)) $(if $(TO),--to $(TO))
 
-oracle-fusion: build ## plan experts again with ggml-cuda's own choice of what fused operations keep, and compare
+oracle-fusion: all ## plan experts again with ggml-cuda's own choice of what fused operations keep, and compare
 	@set -e; engine=$$(scripts/engine llama.cpp); library=$$(scripts/engine fusion); \
 	BUILD_DIR=$(CURDIR)/build PYTHONDONTWRITEBYTECODE=1 tests/conformance/oracle_fusion.py --compare "$$engine" \
 		build/tests/conformance/fusion "$$library"
 
-oracle-vllm: build ## points of vLLM planned again by its newest version that was tried, and compared (7 GB to fetch); POINTS="small", VERSION=
+oracle-vllm: all ## points of vLLM planned again by its newest version that was tried, and compared (7 GB to fetch); POINTS="small", VERSION=
 	@scripts/oracle-vllm $(or $(VERSION),0.33.0) --compare $(or $(POINTS),dense-8b-eager small experts-windowed)
 
-place-proof: build ## placements beside accelerate's, llama.cpp's own, equal stages and exllamav3's rule, on some 40 models, and an exact solver's (10 minutes)
+place-proof: all ## placements beside accelerate's, llama.cpp's own, equal stages and exllamav3's rule, on some 40 models, and an exact solver's (10 minutes)
 	@python3 -m venv build/solver && build/solver/bin/pip install --quiet ortools==9.15.6755
 	@BUILD_DIR=$(CURDIR)/build build/solver/bin/python tests/place/proof.py build/src/cli/memtally "$$(scripts/engine torch)" "$$(scripts/engine llama.cpp)/llama-server"
 
-placed-engines: build ## vLLM and SGLang load stages of unequal length as they were placed, on pretended GPUs (many GB to fetch, 5 minutes)
+placed-engines: all ## vLLM and SGLang load stages of unequal length as they were placed, on pretended GPUs (many GB to fetch, 5 minutes)
 	@BUILD_DIR=$(CURDIR)/build tests/place/engines.py build/src/cli/memtally "$$(scripts/engine vllm-0.33.0)" "$$(scripts/engine sglang-0.5.23)"
 
-attached-engines: build ## attach to vLLM and SGLang that serve on pretended GPUs and are recorded (many GB to fetch, 10 minutes)
+attached-engines: all ## attach to vLLM and SGLang that serve on pretended GPUs and are recorded (many GB to fetch, 10 minutes)
 	@BUILD_DIR=$(CURDIR)/build tests/attach/engines.py build/src/cli/memtally vllm "$$(scripts/engine vllm-0.33.0)" sglang "$$(scripts/engine sglang-0.5.23)"
 
-budget-stress: build ## holders of reservations killed at 1,000 random moments (half a minute)
+budget-stress: all ## holders of reservations killed at 1,000 random moments (half a minute)
 	@build/tests/unit/test_budget 1000
 
-pool-stress: build ## ten million random steps of a pool against a plain model of it (a minute); STEPS=10000000
+pool-stress: all ## ten million random steps of a pool against a plain model of it (a minute); STEPS=10000000
 	@build/tests/unit/test_pool $(or $(STEPS),10000000)
 
-group-vm: build ## control groups of version 2 in a virtual machine; KERNEL=vmlinuz; needs qemu, busybox, cpio (40 s)
+group-vm: all ## control groups of version 2 in a virtual machine; KERNEL=vmlinuz; needs qemu, busybox, cpio (40 s)
 	@KERNEL="$(KERNEL)" tests/vm/groups build
 
 aarch64: build ## build for aarch64, run the unit tests and a recorded program under qemu (some minutes)
 	@scripts/aarch64
 
 bench: setup build-bench/build.ninja ## benchmarks, in a release build
-	@meson test -C build-bench --benchmark --verbose
+	@ninja -C build-bench
+	@meson test -C build-bench --benchmark --no-rebuild --verbose
 
-lint: build ## the rules of the house: layers, names, format, lengths, links
+lint: all ## the rules of the house: layers, names, format, lengths, links
 	@scripts/lint
 
 tidy: build ## clang-tidy over the sources (slow)
@@ -168,14 +179,14 @@ tidy: build ## clang-tidy over the sources (slow)
 fmt: setup ## format the C sources
 	@scripts/format --in-place
 
-golden: build ## rewrite what the command-line tests expect
+golden: all ## rewrite what the command-line tests expect
 	@MEMTALLY_GOLDEN=rewrite scripts/test --suite cli
 
-containers: build ## attach and profile in containers of a real Podman, whatever way they end (a minute)
+containers: all ## attach and profile in containers of a real Podman, whatever way they end (a minute)
 	@set -e; MEMTALLY_LLAMA_CPP=$$(scripts/engine llama.cpp); export MEMTALLY_LLAMA_CPP; \
 	ALL=1 meson test -C build --no-rebuild --verbose container container_sockets
 
-guard-stress: build ## a thousand programs that run out of memory under memtally guard (some minutes); GUARD_TIMES=1000
+guard-stress: all ## a thousand programs that run out of memory under memtally guard (some minutes); GUARD_TIMES=1000
 	@PYTHONPATH=tests/support MEMTALLY=build/src/cli/memtally EATER=build/tests/guard/eater \
 	    GUARD_TIMES=$(or $(GUARD_TIMES),1000) tests/guard/test_guard.py
 
@@ -186,7 +197,7 @@ wheel: setup ## the Python package as a wheel, into dist/ (auditwheel from PyPI 
 	@rm -rf dist
 	@scripts/wheel --build build-install --output dist --repair
 
-test-python: build ## all tests of the Python package and of its plug-in of pytest, from a wheel in an empty environment, its types by mypy, the table beside pytest-memray
+test-python: all ## all tests of the Python package and of its plug-in of pytest, from a wheel in an empty environment, its types by mypy, the table beside pytest-memray
 	@ALL=1 MEMTALLY_LOADERS=$$(scripts/engine loaders) scripts/test --suite python
 	@scripts/types
 	@tests/python/beside_memray "$$(scripts/wheel --build build --output build/wheel)"
@@ -194,19 +205,19 @@ test-python: build ## all tests of the Python package and of its plug-in of pyte
 test-wheel: ## the tests of the Python package from WHEEL, on this machine as it is, with no build; scripts/bare-wheel has others
 	@tests/python/installed "$(WHEEL)"
 
-viewers: build ## what others' viewers show of our documents: npm's speedscope in Chromium (2 MB to fetch)
+viewers: all ## what others' viewers show of our documents: npm's speedscope in Chromium (2 MB to fetch)
 	@tests/viewers/speedscope.py build/src/cli/memtally
 
-unharmed: build ## programs of the distribution with and without the recorder: nothing may differ; ROWS="redis node"
+unharmed: all ## programs of the distribution with and without the recorder: nothing may differ; ROWS="redis node"
 	@tests/unharmed/run --install $(ROWS)
 
-peaks: build ## recorded peaks of a hundred programs against the kernel's own figure; ROWS="sort node-buffer"
+peaks: all ## recorded peaks of a hundred programs against the kernel's own figure; ROWS="sort node-buffer"
 	@tests/unharmed/peaks --install $(ROWS)
 
-recipes: build ## the recipes of docs/HOW-TO-ADD.md, applied to a copy of the tree, built and tried (some minutes)
+recipes: all ## the recipes of docs/HOW-TO-ADD.md, applied to a copy of the tree, built and tried (some minutes)
 	@tests/recipes/run
 
-gpu: build ## what a real GPU and a pretended one must answer alike (says so where there is none)
+gpu: all ## what a real GPU and a pretended one must answer alike (says so where there is none)
 	@tests/gpu/run build/src/cli/memtally
 	@tests/gpu/recorded build
 
@@ -217,7 +228,7 @@ install: setup ## install below PREFIX, staged in DESTDIR
 	@meson install -C build-install --no-rebuild $(if $(DESTDIR),--destdir "$(abspath $(DESTDIR))")
 
 clean: ## remove every build folder
-	rm -rf dist build build-aarch64 build-asan build-tsan build-fuzz build-bench build-install
+	rm -rf dist build build-aarch64 build-asan build-cov build-tsan build-fuzz build-bench build-install
 
 setup:
 	@$(SETUP) --for build $(foreach goal,$(MAKECMDGOALS),$(addprefix --for ,$(NEEDS_$(goal))))
@@ -230,6 +241,9 @@ build-asan/build.ninja: | setup
 
 build-tsan/build.ninja: | setup
 	@meson setup build-tsan -Db_sanitize=thread $(MESON_FLAGS)
+
+build-cov/build.ninja: | setup
+	@meson setup build-cov -Db_coverage=true --buildtype debug $(MESON_FLAGS)
 
 build-fuzz/build.ninja: | setup
 	@CC=clang-14 CXX=clang++-14 meson setup build-fuzz -Dfuzz=true -Db_sanitize=address,undefined -Db_lundef=false \

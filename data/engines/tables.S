@@ -12,7 +12,7 @@
     .byte 0
     .endm
 
-#define ENGINE(symbol, name) table mt_table_##symbol, name, .table
+#define ENGINE(symbol, name) table mt_table_##symbol, name, /engine.table
 #include "data/engines/engines.def"
 
     table mt_templates_11434, "llama.cpp/11434.templates"

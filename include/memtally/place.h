@@ -89,7 +89,7 @@ struct mt_place_problem {
                             weights are copied there, one unit at a time, and the cache stays
                             there. The first unit of all, the embedding, never leaves */
     uint64_t host_limit_bytes;  /* of the host for what leaves; what is more stays on disk. 0: as
-                                   much  as it takes */
+                                   much as it takes */
     const double *expert_use;   /* n_units rows, each as long as the most experts that any unit has:
                                    how   often each is used, in any measure; NULL or a row of zeros:
                                    all   alike */
@@ -210,14 +210,17 @@ struct mt_expert_use {
 };
 
 /* Reads lines "LAYER,EXPERT,COUNT" of a file; empty lines, what follows a #, and a first line of
- * names are passed over. On success the caller frees *uses with free(). Errors: MT_EIO, MT_EFORMAT
- * (the text names the line), MT_ELIMIT (over 2^20 lines), MT_ENOMEM. */
+ * names are passed over. On success the caller owns *uses; mt_expert_uses_destroy() frees it.
+ * Errors: MT_EIO, MT_EFORMAT (the text names the line), MT_ELIMIT (over 2^20 lines), MT_ENOMEM. */
 int mt_expert_uses_read(const char *path, struct mt_expert_use **uses, size_t *n,
                         struct mt_error *error);
 
 /* The same of a text in memory. `name` is for errors. */
 int mt_expert_uses_parse(const char *name, const char *text, size_t length,
                          struct mt_expert_use **uses, size_t *n, struct mt_error *error);
+
+/* NULL is fine. */
+void mt_expert_uses_destroy(struct mt_expert_use *uses);
 
 /* Two devices and their link, in either direction. */
 struct mt_place_link {
@@ -240,7 +243,7 @@ struct mt_place_options {
     size_t n_uses;
     uint64_t host_bytes; /* room on the host for what leaves; 0: as much as it takes */
     int keep_on_devices; /* nothing leaves for the host */
-    int without_copies;  /* llama.cpp keeps no copies of its inputs for devices that work at once */
+    int drops_copies;    /* llama.cpp keeps no copies of its inputs for devices that work at once */
 };
 
 /* A part of a model by its name in Python: "model.layers.3". `device` may be MT_PLACE_HOST or
@@ -288,8 +291,8 @@ struct mt_placed {
                                              after the other (device_map="sequential"), comes to the
                                              same stretches; where something leaves or a device has
                                              more than one stretch, the devices' own limits */
-    int without_copies;    /* the flags make llama.cpp keep no copies of its inputs for devices that
-                              work    at once, as was asked for or because less would fit with them */
+    int drops_copies;      /* the flags make llama.cpp keep no copies of its inputs for devices that
+                                work at once, as was asked for or because less would fit with them */
     int experts_are_whole; /* the engine keeps all experts of a layer in one tensor */
     size_t n_parallel; /* of an engine that takes stages, where the devices are alike; in the order
                           of devices for a copy */

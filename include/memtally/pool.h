@@ -272,7 +272,8 @@ void mt_pool_rounding_count(struct mt_pool_rounding *rounding, uint64_t *n_hits,
 void mt_pool_rounding_destroy(struct mt_pool_rounding *rounding);
 
 /* A device that has no memory, for tests and plans: it holds its callers to the rules of struct
- * mt_pool_backend. Events are done when mt_pool_simulated_finish() was called for their stream. */
+ * mt_pool_backend. Events are done when mt_pool_simulated_complete() was called for their stream.
+ */
 struct mt_pool_simulated;
 
 /* A device of so many bytes. Owned. Errors: MT_EARG, MT_ENOMEM. */
@@ -290,7 +291,7 @@ const struct mt_pool_backend *mt_pool_simulated_backend(struct mt_pool_simulated
 const struct mt_pool_backend *mt_pool_simulated_segments(struct mt_pool_simulated *device);
 
 /* All work put on a stream so far is done. */
-void mt_pool_simulated_finish(struct mt_pool_simulated *device, uint64_t stream);
+void mt_pool_simulated_complete(struct mt_pool_simulated *device, uint64_t stream);
 
 #ifdef __cplusplus
 }

@@ -296,6 +296,44 @@ int mt_residue_expected(const struct mt_predict_settings *settings, const char *
 /* Frees an estimate and all that it owns. NULL is fine. */
 void mt_estimate_destroy(struct mt_estimate *estimate);
 
+/* What a rule that is another one does to a model: `keys` are those of the engine's table that
+ * changed together ("activations.logits 9.55 -> 3.5, activations.hidden 1.35 -> 1"), `since` the
+ * version that they hold from, `source` where that was read or NULL. `place_bytes` has for each
+ * place of the tally how many more bytes are taken there, of an engine that takes a budget beside
+ * its cache, `pool_tokens` how many more tokens fit. */
+struct mt_estimate_change {
+    const char *rule;
+    const char *since;
+    const char *keys;
+    const char *source;
+    const int64_t *place_bytes;
+    int64_t pool_tokens;
+};
+
+/* What differs between two versions of an engine. Changes are put in one after another, oldest
+ * first, so that what they do adds up to the difference between `before` and `after`; what no
+ * key tells is the last of them, whose rule is "version". All owned. */
+struct mt_estimate_changes {
+    const char *engine;
+    const char *from;
+    const char *to;
+    const struct mt_estimate *before;
+    const struct mt_estimate *after;
+    size_t n;
+    const struct mt_estimate_change *changes;
+};
+
+/* Compares two versions, named "vllm@0.16..0.19", by rules alone; the settings' own engine does not
+ * count. On success the caller owns *changes; mt_estimate_changes_destroy() frees it. The model
+ * must live as long. Errors: MT_EARG for a text that names no two versions, and those of
+ * mt_estimate_create(). */
+int mt_estimate_changes_create(const struct mt_model *model,
+                               const struct mt_predict_settings *settings, const char *versions,
+                               struct mt_estimate_changes **changes, struct mt_error *error);
+
+/* Frees a comparison and all that it owns. NULL is fine. */
+void mt_estimate_changes_destroy(struct mt_estimate_changes *changes);
+
 enum mt_goal {
     MT_GOAL_CONTEXT,        /* the most tokens of context, up to what the model was trained for */
     MT_GOAL_SEQUENCES,      /* the most sequences at a time, each of context_tokens / sequences */

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .batches import fit_batch as fit_batch
     from .documents import Comparison as Comparison
     from .documents import Estimate as Estimate
+    from .documents import Estimates as Estimates
     from .documents import Tally as Tally
     from .errors import Error as Error
     from .generation import profile_generation as profile_generation
@@ -58,6 +59,7 @@ _PLACES = {
     "DeviceMemory": "measuring",
     "Error": "errors",
     "Estimate": "documents",
+    "Estimates": "documents",
     "HostMemory": "measuring",
     "Measure": "measuring",
     "Monitor": "monitoring",

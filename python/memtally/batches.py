@@ -7,6 +7,7 @@ import math
 from typing import Any, Callable
 
 from . import devices, library
+from .documents import Estimate
 from .errors import error_of
 from .loading import forget
 from .measuring import Measure, Record
@@ -14,15 +15,17 @@ from .resetting import reset_device, reset_host
 
 
 def fit_batch(
-    fn: Callable[[int], Any], upper: int, start: int = 1, on_try: Callable[[int, Record | None], Any] | None = None
+    fn: Callable[[int], Any], upper: int, start: int | Estimate = 1, on_try: Callable[[int, Record | None], Any] | None = None
 ) -> int:
     """The largest batch from 1 to `upper` that fn(batch) runs with.
 
     Memory is expected to grow with the batch along a line: two tries say which batch should just fit, and the next tries
     close in on it from both sides. After a try that runs out of memory everything is given back before the next one. On
     the host, where the kernel kills and raises nothing, a batch that would not fit is not tried. Other exceptions than
-    running out of memory go through, as does that of a batch of 1. `start` is tried first; an estimate's batch is a good
-    one. `on_try` is called with each batch and its record, or None where it did not run."""
+    running out of memory go through, as does that of a batch of 1. `start` is tried first: a batch, or an estimate
+    that was asked for one (memtally.estimate(…, max_sequences=True)). `on_try` is called with each batch and its record, or None where it did not run."""
+    if isinstance(start, Estimate):
+        start = max(1, min(upper, int((start.json.get("answer") or {}).get("value") or 1)))
     if upper < 1 or not 1 <= start <= upper:
         raise error_of("MT_EARG", f"upper is {upper} and start {start}: 1 <= start <= upper is asked")
     search = _Search(fn, on_try, upper)

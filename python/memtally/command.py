@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
@@ -14,6 +15,8 @@ from .errors import error_of
 
 # What memtally put into this process's environment is none of the command's that it starts.
 _OWN = ("MEMTALLY_REHEARSAL", "MEMTALLY_WATCH", "MEMTALLY_RECORD_")
+# Options that are about how an answer is written.
+_NO_SETTINGS = frozenset(("format", "help", "json", "output", "quiet"))
 
 
 def main() -> None:
@@ -34,23 +37,38 @@ def environment() -> dict[str, str]:
     return kept
 
 
-def options_of(settings: Mapping[str, Any]) -> list[str]:
-    """Keywords as the command's options: context=8192 is --context 8192, mmap=False is --no-mmap, a list of devices is
-    one option with commas, None is left out."""
-    options: list[str] = []
-    for name, value in settings.items():
-        option = "--" + name.replace("_", "-")
-        if value is None:
-            continue
-        if value is True:
-            options.append(option)
-        elif value is False:
-            options.append("--no-" + option[2:])
+@functools.cache
+def options(name: str) -> dict[str, dict[str, Any]]:
+    """What each option of a command takes, as the command itself says."""
+    return {option["name"]: option for option in ask(["help", "--json", name])["options"]}
+
+
+def _switch(known: Mapping[str, dict[str, Any]], option: str, is_on: bool) -> list[str]:
+    """Of what is on by itself there is only the option that turns it off, and the other way round."""
+    if "on" in (known.get(option, {}).get("choices") or ()):
+        return [f"--{option}={'on' if is_on else 'off'}"]
+    wanted, other = (option, "no-" + option) if is_on else ("no-" + option, option)
+    return [] if other in known and wanted not in known else ["--" + wanted]
+
+
+def options_of(name: str, settings: Mapping[str, Any]) -> list[str]:
+    """Keywords as the options of a command: context=8192 is --context=8192, mmap=False is --no-mmap, None is left out. A
+    list is the option as often as it has items where the option may be given several times, else one with commas."""
+    known = options(name)
+    words: list[str] = []
+    for setting, value in settings.items():
+        option = setting.replace("_", "-")
+        if option in _NO_SETTINGS:
+            raise error_of("MT_EARG", f"{name}: {setting} is no setting: the answer is an object, and its save() writes it")
+        if isinstance(value, bool):
+            words += _switch(known, option, value)
         elif isinstance(value, (list, tuple)):
-            options += [option, ",".join(str(item) for item in value)]
-        else:
-            options += [option, str(value)]
-    return options
+            items = [str(item) for item in value]
+            is_repeated = known.get(option, {}).get("takes") == "texts"
+            words += [f"--{option}={item}" for item in (items if is_repeated else [",".join(items)])]
+        elif value is not None:
+            words.append(f"--{option}={value}")
+    return words
 
 
 def ask(arguments: Sequence[str]) -> dict[str, Any]:

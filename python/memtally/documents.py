@@ -131,6 +131,35 @@ class Estimate(Tally):
 
 
 @dataclass(frozen=True)
+class Estimates(Estimate):
+    """Several estimates in one answer: of a matrix or a sweep its `points`; of several files theirs, and this one is itself
+    that of the file that fits best."""
+
+    @property
+    def points(self) -> list[dict[str, Any]]:
+        """As the command has them in JSON."""
+        return list(self.json["estimates" if self.json["kind"] == "estimates" else "points"])
+
+    def _lines(self) -> list[tuple[str, ...]]:
+        return [("of", "place", "size", "verdict"), *map(_line_of_point, self.points)]
+
+
+def _line_of_point(point: dict[str, Any]) -> tuple[str, ...]:
+    """Of several devices the fullest."""
+    places: list[dict[str, Any]] = point.get("places", [point])
+    places = [place for place in places if place["place"] != "host"] or places
+    fullest = max(places, key=lambda place: place["total_allocated_bytes"] or 0, default=None)
+    if "model" in point:
+        what = str(point["model"]["path"])
+    elif "values" in point:
+        what = ", ".join(f"{name} {value}" for name, value in point["values"].items())
+    else:
+        what = f"{point['type']}, context {point['context_tokens']}"
+    where, size = (str(fullest["place"]), fullest["total_allocated_bytes"]) if fullest else ("", None)
+    return what, where, text_of(size), str(point["verdict"])
+
+
+@dataclass(frozen=True)
 class Comparison:
     """The difference of two answers, component by component."""
 
@@ -184,4 +213,10 @@ def tally_of(document: dict[str, Any]) -> Tally:
 
 
 def estimate_of(document: dict[str, Any]) -> Estimate:
-    return Estimate(document, places_of(document))
+    if document["kind"] in ("estimate", "rehearsal"):
+        return Estimate(document, places_of(document))
+    path = (document.get("answer") or {}).get("path")
+    best = next((one for one in document.get("estimates", ()) if path is not None and one["model"]["path"] == path), None)
+    if best is None:
+        return Estimates(document, ())
+    return Estimates({**{name: best.get(name) for name in ("verdict", "reason", "flags")}, **document}, places_of(best))

@@ -1,18 +1,24 @@
 # SPDX-License-Identifier: MIT
-"""Which tensors are alive, and a path of references from something that stays to each: so that one sees why."""
+"""Which tensors and other large objects are alive, and a path of references from something that stays to each: so that one
+sees why."""
 
 from __future__ import annotations
 
+import array
+import collections
 import gc
 import inspect
 import sys
 import types
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Iterator
 
 from . import devices
 
 _MOST_LOOKED_AT = 20_000  # objects on the way to a root
+_LEAST_SIZE = 1 << 20  # of an object that is no tensor
+_AT_A_TIME = 10_000  # objects whose references are listed
+_KINDS = {bytes, bytearray, str, list, tuple, dict, set, frozenset, collections.deque, array.array}
 
 
 @dataclass(frozen=True)
@@ -54,43 +60,78 @@ def _note_storage(tensor: Any, found: dict[int, tuple[int, Any]]) -> None:
         pass
 
 
-def largest_tensors(index: int | None, n: int) -> list[Held]:
-    """The n largest storages that tensors hold."""
+def largest_objects(index: int | None, n: int) -> list[Held]:
+    """The n largest storages that tensors hold; on the host also buffers, arrays of numpy and containers, as they are
+    by themselves."""
     if n <= 0:
         return []
     found = storages(index)
-    sizes = sorted(((size, address) for address, (size, _) in found.items()), reverse=True)[:n]
-    tensors = [found[address][1] for _, address in sizes]
+    if index is None:
+        found.update((id(thing), (size, thing)) for size, thing in _large_objects())
+    keys = sorted(found, key=lambda key: -found[key][0])[:n]
+    sizes, things = [found[key][0] for key in keys], [found[key][1] for key in keys]
     found.clear()
     roots = _local_variables()
     held = []
-    for (size, _), tensor in zip(sizes, tensors):
-        held.append(Held(size, _what(tensor), _path_to(tensor, roots, {id(tensors)})))
+    for size, thing in zip(sizes, things):
+        held.append(Held(size, _what(thing), _path_to(thing, roots, {id(things)})))
     return held
 
 
-def _what(tensor: Any) -> str:
-    shape = "x".join(map(str, tensor.shape)) or "scalar"
-    return f"{type(tensor).__name__} {shape} {str(tensor.dtype).removeprefix('torch.')}"
+def _large_objects() -> Iterator[tuple[int, Any]]:
+    """A buffer is not among the objects that the collector knows; what refers to it is."""
+    ndarray = getattr(sys.modules.get("numpy"), "ndarray", None)
+    kinds, size_of = {*_KINDS, ndarray}, sys.getsizeof
+    known = gc.get_objects()
+    own = {id(known)}
+    for at in range(0, len(known), _AT_A_TIME):
+        part = known[at : at + _AT_A_TIME]
+        things = part + gc.get_referents(*part)
+        own |= {id(part), id(things)}
+        for thing in things:
+            if type(thing) in kinds and size_of(thing) >= _LEAST_SIZE and id(thing) not in own:
+                yield size_of(thing), thing
+    for frame in _frames():
+        for thing in _variables(frame).values():
+            if type(thing) in kinds and size_of(thing) >= _LEAST_SIZE:
+                yield size_of(thing), thing
 
 
-def _local_variables() -> dict[int, str]:
-    """The objects that functions under way have in local variables: "step():batch" by id. The interpreter does not tell
-    them as referrers."""
-    roots: dict[int, str] = {}
+def _what(thing: Any) -> str:
+    if not hasattr(thing, "dtype"):
+        return type(thing).__name__
+    shape = "x".join(map(str, thing.shape)) or "scalar"
+    return f"{type(thing).__name__} {shape} {str(thing.dtype).removeprefix('torch.')}"
+
+
+def _frames() -> Iterator[types.FrameType]:
+    """The functions that are under way, of which the interpreter does not tell what they refer to."""
     if sys.gettrace():  # a debugger writes back what it is shown, and must not be shown less
-        return roots
+        return
     for frame in list(sys._current_frames().values()):
         step: types.FrameType | None = frame
         while step is not None:
             if step.f_code.co_flags & inspect.CO_OPTIMIZED and not _is_ours(step):
-                variables = step.f_locals
-                for name, value in variables.items():
-                    roots.setdefault(id(value), f"{step.f_code.co_name}():{name}")
-                value = None
-                if type(variables) is dict:  # a copy, before 3.13, which would hold what the function lets go
-                    variables.clear()
+                yield step
             step = step.f_back
+
+
+def _variables(frame: types.FrameType) -> dict[str, Any]:
+    """A copy. Before 3.13 the frame keeps the one that it made for this, which would hold what the function lets go."""
+    made = frame.f_locals
+    copy = dict(made)
+    if type(made) is dict:
+        made.clear()
+    return copy
+
+
+def _local_variables() -> dict[int, str]:
+    """The objects that functions under way have in local variables: "step():batch" by id."""
+    roots: dict[int, str] = {}
+    for frame in _frames():
+        for name, value in _variables(frame).items():
+            roots.setdefault(id(value), f"{frame.f_code.co_name}():{name}")
+        value = None
     return roots
 
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-import traceback
+import types
 from typing import Any, Callable, Mapping, TypeVar, Union
 
 from . import devices, library
@@ -118,8 +118,24 @@ def forget(error: BaseException) -> None:
         if one is None or id(one) in seen:
             continue
         seen.add(id(one))
-        traceback.clear_frames(one.__traceback__)
+        _clear_frames(one.__traceback__)
         waiting += [one.__cause__, one.__context__, *getattr(one, "exceptions", ())]
+
+
+def _clear_frames(traceback: types.TracebackType | None) -> None:
+    """Also those that are in no traceback, for a library has left out its own, and that a frame in it was called by."""
+    seen: set[int] = set()
+    while traceback is not None:
+        frame: types.FrameType | None = traceback.tb_frame
+        while frame is not None and id(frame) not in seen:
+            seen.add(id(frame))
+            try:
+                frame.clear()
+                frame.f_locals  # before 3.13 a copy that somebody looked at, as pytest does, stays until it is looked at again
+            except RuntimeError:  # it is under way, and so is what called it
+                break
+            frame = frame.f_back
+        traceback = traceback.tb_next
 
 
 def _note(error: BaseException, sentences: list[str]) -> None:

@@ -85,9 +85,10 @@ def page(analysis: Analysis) -> str:
 def _png(analysis: Analysis, path: str) -> None:
     try:
         from matplotlib.figure import Figure  # type: ignore[import-not-found, unused-ignore]
-    except ImportError:
+    except ImportError as error:
         raise error_of(
-            "MT_EUNSUPPORTED", "a PNG needs matplotlib; install it (pip install matplotlib), or save .svg or .html"
+            "MT_EUNSUPPORTED",
+            f"a PNG needs matplotlib; install it (pip install matplotlib), or save .svg or .html: {error}",
         ) from None
     figure = Figure(figsize=(9, 2.2 * len(analysis.series)), layout="constrained")
     for at, one in enumerate(analysis.series, 1):

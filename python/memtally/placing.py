@@ -77,4 +77,4 @@ def place(model: Model, **settings: Any) -> Placement:
 
     Settings are the options of `memtally place`. Raises memtally.Error where it does not fit; the sentence says how much
     is missing."""
-    return Placement(command.ask(["place", "--json", *command.options_of(settings), "--", os.fspath(model)]))
+    return Placement(command.ask(["place", "--json", *command.options_of("place", settings), "--", os.fspath(model)]))

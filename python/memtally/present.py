@@ -30,6 +30,14 @@ def tally() -> Tally:
     return tally_of({"schema": "memtally/1", "kind": "measurement", "moment": "now", "places": places})
 
 
+def sizes_by_category(index: int | None) -> dict[str, int]:
+    """What the tensors of a device, or of the host (None), take that have a category. On the host as far as pages are present."""
+    of_each = _of_each_kind(storages(index), dict(_kinds()))
+    if index is None:
+        return {category: sum(_present(address, size) for address, size in ranges) for category, ranges in of_each.items()}
+    return {category: sum(size for _, size in ranges) for category, ranges in of_each.items()}
+
+
 def _kinds() -> Iterator[tuple[int, str]]:
     """What the storage at an address is for."""
     torch = devices.torch()

@@ -31,7 +31,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption("--memory-isolate", action="store_true", help="run each test with the marker in a process of its own")
     group.addoption(
-        "--memory-order", action="store_true", help="run tests that took little in the last run before those that took much"
+        "--memory-order",
+        action="store_true",
+        help="run tests that took little in the last run before those that took much, and these only while there is as much room",
     )
     group.addoption(
         "--memory-min-free",
@@ -101,10 +103,16 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    if item.get_closest_marker("memory") and item.config.getoption("memory_min_free"):
+    if not item.get_closest_marker("memory"):
+        return
+    if item.config.getoption("memory_min_free"):
         from .testing import skip_without_room
 
         skip_without_room(item)
+    if item.config.getoption("memory_order"):
+        from .testing import skip_where_not_clean
+
+        skip_where_not_clean(item)
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -161,7 +169,7 @@ def memory_cleanup(request: pytest.FixtureRequest) -> Iterator[None]:
     """Gives memory back before and after the test, and warns where more than 100 MB stayed."""
     from .testing import cleaned
 
-    yield from cleaned(request.node.nodeid)
+    yield from cleaned(request.node)
 
 
 @pytest.fixture

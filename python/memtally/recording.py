@@ -39,7 +39,7 @@ def record(program: Sequence[str] | None = None, output: str | None = None, **se
             raise error_of("MT_ENOTFOUND", "this process is not recorded; start it with 'memtally run -- python …'")
         return Recording(folder)
     folder = os.path.abspath(output) if output is not None else _new_folder(program[0])
-    words = ["run", "--quiet", "--output", folder, *command.options_of(settings), "--", *program]
+    words = ["run", "--quiet", "--output", folder, *command.options_of("run", settings), "--", *program]
     status = subprocess.run([places.command(), *words], env=command.environment(), check=False).returncode
     if not os.path.exists(folder):
         raise error_of("MT_ECHILD", f"{program[0]} could not be recorded; the command has said why on standard error")

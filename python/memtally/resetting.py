@@ -14,7 +14,8 @@ from typing import Any, Protocol
 
 from . import devices, library
 from .errors import error_of
-from .holders import Held, largest_tensors
+from .holders import Held, largest_objects
+from .present import sizes_by_category
 
 _MOST_COLLECTIONS = 10  # each may free what only the next one sees
 
@@ -89,10 +90,11 @@ def _pools() -> list[Pool]:
 @dataclass(frozen=True)
 class Holding:
     """Bytes at one moment: `allocated` has tensors in it, `cached` is held free by allocators. On the host `allocated`
-    is what is resident, and nothing is known of what is cached."""
+    is what is resident, and nothing is known of what is cached. `by_category` divides all of it as memtally.tally() does."""
 
     allocated: int
     cached: int | None
+    by_category: dict[str, int] = field(default_factory=dict)
 
     @property
     def total(self) -> int:
@@ -117,8 +119,8 @@ class Reset:
 
     @property
     def freed_by_category(self) -> dict[str, int]:
-        cached = (self.before.cached or 0) - (self.after.cached or 0)
-        return {"allocated": self.before.allocated - self.after.allocated, "cached": cached}
+        before, after = self.before.by_category, self.after.by_category
+        return {name: before.get(name, 0) - after.get(name, 0) for name in {**before, **after}}
 
     def __str__(self) -> str:
         text = library.text_of_size
@@ -150,13 +152,27 @@ def _try(problems: list[str], what: str, call: Any, *arguments: Any) -> None:
         problems.append(f"{what}: {error}")
 
 
-def _holding(index: int) -> Holding:
+def _holding(index: int, looks: bool) -> Holding:
+    """`looks` says whether objects are looked at for what they are, which takes as long as a collection."""
     said = devices.stats(index)
     pools = _pools()
     used = sum(pool.used_bytes(index) for pool in pools)
     total = sum(pool.total_bytes(index) for pool in pools)
     allocated, reserved = (said.allocated, said.reserved) if said else (0, 0)
-    return Holding(allocated + used, reserved - allocated + total - used)
+    cached = reserved - allocated + total - used
+    return Holding(allocated + used, cached, _categories(index, allocated + used, cached, looks))
+
+
+def _holding_of_host(looks: bool) -> Holding:
+    resident = library.resident()
+    return Holding(resident, None, _categories(None, resident, 0, looks))
+
+
+def _categories(index: int | None, allocated: int, cached: int, looks: bool) -> dict[str, int]:
+    """What is allocated and has no category is unattributed."""
+    known = sizes_by_category(index) if looks else {}
+    rest = {"unattributed": max(0, allocated - sum(known.values())), "cached": cached}
+    return {name: size for name, size in {**known, **rest}.items() if size}
 
 
 def _empty(index: int, problems: list[str]) -> None:
@@ -193,16 +209,17 @@ def reset_device(device: Any = "all", largest: int = 5) -> list[Reset]:
     """Gives back what a device, or each ("all"), need not hold: collects cycles until nothing more goes, synchronises, clears
     cuBLAS workspaces, empties the caches of PyTorch, CuPy and memtally's pools with the pools of graphs that are gone, and has peaks and
     statistics count anew. Measurements under way keep their peaks. Says what was freed, and the `largest` tensors that
-    stay, each with a path of references that holds it. Where no device is in use, it returns nothing."""
+    stay, each with a path of references that holds it; with 0 it looks at no tensors, and tells none by category. Where no device
+    is in use, it returns nothing."""
     indices = list(range(devices.count())) if device == "all" else [_checked(devices.index_of(device))]
-    before = {index: _holding(index) for index in indices}
+    before = {index: _holding(index, largest > 0) for index in indices}
     collected = collect()
     resets = []
     for index in indices:
         problems: list[str] = []
         _empty(index, problems)
         _count_anew(index, problems)
-        after, held = _holding(index), tuple(largest_tensors(index, largest))
+        after, held = _holding(index, largest > 0), tuple(largest_objects(index, largest))
         resets.append(
             Reset(f"cuda:{index}", before[index], after, collected, held, tuple(problems), _advice(after))
         )
@@ -219,8 +236,8 @@ def _checked(index: int | None) -> int:
 
 def reset_host(largest: int = 5) -> Reset:
     """The same for this process's memory on the host: collects cycles and has malloc() give its free pages back. Says which
-    tensors stay."""
-    before = Holding(library.resident(), None)
+    tensors and other large objects stay."""
+    before = _holding_of_host(largest > 0)
     collected = collect()
     problems: list[str] = []
     empty_pinned = getattr(getattr(devices.torch(), "_C", None), "_host_emptyCache", None)
@@ -229,8 +246,8 @@ def reset_host(largest: int = 5) -> Reset:
     for pool in own_pools():
         _try(problems, pool.name, pool.free, None)
     _try(problems, "malloc", trim)
-    after = Holding(library.resident(), None)
-    return Reset("host", before, after, collected, tuple(largest_tensors(None, largest)), tuple(problems))
+    after = _holding_of_host(largest > 0)
+    return Reset("host", before, after, collected, tuple(largest_objects(None, largest)), tuple(problems))
 
 
 def trim() -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import warnings
 from typing import Any, Iterator
 
@@ -14,13 +15,16 @@ import pytest
 from . import baselines, devices, library
 from .documents import html_table, table
 from .errors import Error
+from .holders import largest_objects
+from .loading import forget
 from .measuring import Measure
-from .resetting import collect, reset_device, reset_host, trim
+from .resetting import Reset, collect, reset_device, reset_host, trim
 
 STAYED = 100_000_000  # bytes that a test may leave behind without a word
-_CACHE = "memtally/peaks"
+_CACHE = "memtally/peaks-by-place"
 _figures: dict[str, dict[str, Any]] = {}
 _postponed: set[str] = set()
+_at_start: dict[str, int] = {}
 _peaks: dict[str, baselines.Peaks] = {}
 _baselines: dict[str, dict[str, baselines.Peaks]] = {}
 
@@ -78,6 +82,8 @@ class Watched:
         self.is_rehearsed = bool(marker.kwargs.get("on"))
         self.before = _held() if self.limits["leak"] is not None else {}
         self.baseline_bytes = library.resident()
+        if devices.is_in_use():  # what others left free within PyTorch would be no growth
+            devices.torch().cuda.empty_cache()
         self.measure = Measure()
         self.measure.__enter__()
 
@@ -124,17 +130,27 @@ def complaint_of(taken: dict[str, int], stayed: dict[str, int], limits: dict[str
     return "\n".join(said) or None
 
 
-def cleaned(name: str) -> Iterator[None]:
-    before = {one.place: one.after.allocated for one in (*reset_device(), reset_host())}
+def cleaned(item: pytest.Item) -> Iterator[None]:
+    name, earlier = item.nodeid, getattr(sys, "last_value", None)
+    before = {one.place: one.after.allocated for one in _give_back()}
     try:
         yield
     finally:
-        for one in (*reset_device(), reset_host()):
+        # The frames of a test that failed hold what it had; its report is written by now.
+        error = getattr(sys, "last_value", None)
+        if error is not None and error is not earlier:
+            forget(error)
+        for one in _give_back():
             stayed = one.after.allocated - before.get(one.place, 0)
             if stayed > STAYED:
-                objects = "".join(f"\n  {library.text_of_size(held.bytes)}  {held.what}, {held.path}" for held in one.held)
+                held = largest_objects(None if one.place == "host" else int(one.place.removeprefix("cuda:")), 5)
+                objects = "".join(f"\n  {library.text_of_size(one.bytes)}  {one.what}, {one.path}" for one in held)
                 said = f"{name} left {library.text_of_size(stayed)} behind on {one.place}{objects}"
                 warnings.warn(MemoryStayed(said), stacklevel=1)
+
+
+def _give_back() -> list[Reset]:
+    return [*reset_device(largest=0), reset_host(largest=0)]
 
 
 # ------------------------------------------------------------------ room
@@ -196,6 +212,36 @@ def skip_without_room(item: pytest.Item) -> None:
         pytest.skip(shortage)
 
 
+def _free_of(place: str) -> int | None:
+    """The same by the names that figures have; of a device that PyTorch does not use yet nothing is asked."""
+    if place == "host":
+        return library.host_left()
+    index = int(place.removeprefix("cuda:"))
+    return int(devices.torch().cuda.mem_get_info(index)[0]) if index < devices.count() else None
+
+
+def _lack_of_room(taken: dict[str, int]) -> str | None:
+    """Where a test that took that much in the last run finds less by now, and what this process has there."""
+    text = library.text_of_size
+    for place, size in taken.items():
+        free = _free_of(place)
+        if free is not None and size > free:
+            left = _held().get(place, 0) - _at_start.get(place, 0)
+            by_us = f"; {text(left)} were left there since the session began" if left > 0 else ""
+            return f"memory: the test took {text(size)} of {place} in the last run, and {text(free)} are free{by_us}"
+    return None
+
+
+def skip_where_not_clean(item: pytest.Item) -> None:
+    """With --memory-order. What earlier tests need not hold is given back first."""
+    taken = _known_peaks(item.config).get(item.nodeid, {})
+    if _lack_of_room(taken):
+        _give_back()
+        reason = _lack_of_room(taken)
+        if reason:
+            pytest.skip(reason)
+
+
 # ------------------------------------------------------------------ all tests
 
 
@@ -215,8 +261,12 @@ def _largest(figures: dict[str, Any]) -> int:
 def keep_peaks(config: pytest.Config) -> None:
     """For the next run's order."""
     if config.cache is not None and _figures:
-        known = config.cache.get(_CACHE, {})
-        config.cache.set(_CACHE, {**known, **{name: _largest(one) for name, one in _figures.items()}})
+        config.cache.set(_CACHE, {**_known_peaks(config), **{name: one["taken"] for name, one in _figures.items()}})
+
+
+def _known_peaks(config: pytest.Config) -> dict[str, dict[str, int]]:
+    """What tests took in the last run, by place."""
+    return dict(config.cache.get(_CACHE, {})) if config.cache is not None else {}
 
 
 def _baseline_path(config: pytest.Config) -> str | None:
@@ -245,8 +295,9 @@ def add_to_baseline(config: pytest.Config) -> None:
 
 def sort_by_peaks(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests of which nothing is known come first, in their order."""
-    known = config.cache.get(_CACHE, {}) if config.cache is not None else {}
-    items.sort(key=lambda item: known.get(item.nodeid, 0))
+    known = _known_peaks(config)
+    items.sort(key=lambda item: max(known.get(item.nodeid, {}).values(), default=0))
+    _at_start.update(_held())
 
 
 def report(terminal: Any, config: pytest.Config) -> None:

@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "drive/command_line.h"
 #include "drive/overhead.h"
+#include "drive/sentences.h"
 #include "drive/trial.h"
 #include "spills.h"
 
@@ -170,8 +171,10 @@ static const char *base_name(const char *path)
 /* Somebody's own build, of which nobody knows how its flags are spelled. */
 static int is_flag_refused(const struct act *act, const struct mt_drive_trial *outcome)
 {
-    return !*act->stage->build && (strstr(outcome->last_words, "invalid argument") ||
-                                   strstr(outcome->last_words, "unknown argument"));
+    size_t length;
+    return !*act->stage->build &&
+           (mt_drive_words_find(outcome->last_words, "says.invalid_flag", &length) ||
+            mt_drive_words_find(outcome->last_words, "says.unknown_flag", &length));
 }
 
 /* Why there is no answer, in the engine's own words. */
@@ -179,6 +182,7 @@ static int fail(const struct act *act, const struct mt_drive_trial *outcome, str
 {
     const struct mt_drive_stage *stage = act->stage;
     const char *name = base_name(stage->program_path);
+    size_t length;
     if (*outcome->refusal)
         return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET,
                        "the ggml of %s takes no pretended devices: %s", stage->program_path,
@@ -210,7 +214,7 @@ static int fail(const struct act *act, const struct mt_drive_trial *outcome, str
             error, MT_ECHILD, MT_NO_OFFSET,
             "%s was killed by signal %d (%s), which is its own failure; its last output: %s", name,
             outcome->status.signal, strsignal(outcome->status.signal), outcome->last_words);
-    if (strstr(outcome->last_words, MT_DRIVE_UNKNOWN_MODEL))
+    if (mt_drive_words_find(outcome->last_words, "says.unknown_model", &length))
         return mt_fail(error, MT_ECHILD, MT_NO_OFFSET,
                        "%s does not know the model, but a newer build may; its last output: %s",
                        name, outcome->last_words);

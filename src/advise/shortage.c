@@ -15,7 +15,7 @@ static int gib_after(const char *said, const char *key, double *gib)
 {
     int found = 0;
     size_t length;
-    for (const char *at = said; (at = mt_drive_said(at, key, &length)) != NULL; at++) {
+    for (const char *at = said; (at = mt_drive_words_find(at, key, &length)) != NULL; at++) {
         char *end = NULL;
         double number = strtod(at + length, &end);
         if (end == at + length)
@@ -30,7 +30,7 @@ static int gib_after(const char *said, const char *key, double *gib)
 static int gib_before(const char *said, const char *key, double *gib)
 {
     size_t length;
-    const char *at = mt_drive_said(said, key, &length);
+    const char *at = mt_drive_words_find(said, key, &length);
     while (at && at > said && at[-1] == ' ')
         at--;
     const char *from = at;
@@ -51,7 +51,7 @@ static uint64_t bytes_of(double gib)
 static double free_part(const char *said)
 {
     size_t length;
-    const char *at = mt_drive_said(said, "says.free", &length);
+    const char *at = mt_drive_words_find(said, "says.free", &length);
     const char *open = at ? strchr(at, '(') : NULL;
     char *end = NULL;
     double is_free = open ? strtod(open + 1, &end) : 0;
@@ -72,7 +72,7 @@ static void read_small_cache(const char *said, const struct mt_drive_sentence *s
     double needed = 0;
     double there = 0;
     size_t length;
-    const char *asked = mt_drive_said(said, "says.asked", &length);
+    const char *asked = mt_drive_words_find(said, "says.asked", &length);
     const char *fits = *sentence->number ? strstr(said, sentence->number) : NULL;
     shortage->kind = MT_ADVISE_SHORT_CACHE;
     shortage->asked_tokens = tokens_at(asked ? asked + length : NULL);

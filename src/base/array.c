@@ -22,3 +22,9 @@ int mt_array_double(void *array, size_t *capacity, size_t item_bytes, size_t fir
     *capacity = more;
     return 0;
 }
+
+int mt_array_grow_from(void *array, size_t n, size_t item_bytes)
+{
+    size_t room = n;
+    return n & (n - 1) ? 0 : mt_array_double(array, &room, item_bytes, 1);
+}

@@ -14,4 +14,10 @@
 /* What the macro calls: `array` points to the pointer. */
 int mt_array_double(void *array, size_t *capacity, size_t item_bytes, size_t first);
 
+/* The same of an array without a capacity, whose room is the power of two from `n` on: it was never
+ * longer than it is. */
+#define mt_array_grow(array, n) mt_array_grow_from(&(array), (n), sizeof *(array))
+
+int mt_array_grow_from(void *array, size_t n, size_t item_bytes);
+
 #endif

@@ -16,6 +16,9 @@ void cli_help_overview(struct mt_strbuf *out, const struct cli_terminal *termina
 void cli_help_command(struct mt_strbuf *out, const struct cli_terminal *terminal,
                       const struct cmd_entry *entry);
 
+/* Its options as JSON, of kind "options". */
+void cli_help_json(struct mt_strbuf *out, const struct cmd_entry *entry);
+
 /* The exit statuses of a command, ended by a row of NULLs. */
 const struct cli_status *cli_statuses_of(const struct cmd_entry *entry);
 

@@ -79,8 +79,7 @@ static int has_letter(const struct cli_option *option, const void *wanted)
     return option->letter == *(const char *)wanted;
 }
 
-/* Whole numbers are digits only: strtoull() alone takes "-1". */
-/* "8192", or "8k" for the same. */
+/* "8192", or "8k" for the same. Digits only: strtoull() alone takes "-1". */
 static int parse_count(const char *text, uint64_t *count)
 {
     size_t digits = strspn(text, "0123456789");

@@ -17,7 +17,7 @@
 #include <memtally/model_file.h>
 
 #include "base/error.h"
-#include "cli/compare/json_offset.h"
+#include "cli/json_offset.h"
 #include "cli/state_file.h"
 
 #define SCHEMA    "memtally-residues/1"
@@ -110,7 +110,7 @@ static const char *wrong_key(const json_t *entry)
 static int refuse(const char *path, const struct mt_strbuf *text, const char *place,
                   struct mt_error *error)
 {
-    return mt_fail(error, MT_EFORMAT, compare_json_offset(text->data, text->length, place),
+    return mt_fail(error, MT_EFORMAT, cli_json_offset(text->data, text->length, place),
                    "%s: %s is not what memtally writes there", path, *place ? place : "this");
 }
 

@@ -212,15 +212,6 @@ int mt_group_procs_path(const struct mt_group *group, char path[PATH_MAX])
     return path_in(group->directory, "cgroup.procs", path) ? MT_ELIMIT : 0;
 }
 
-int mt_group_join(const struct mt_group_os *os, const struct mt_group *group, int pid,
-                  struct mt_error *error)
-{
-    char text[32];
-    snprintf(text, sizeof text, "%d", pid);
-    int failed = write_in(os, group->directory, "cgroup.procs", text);
-    return failed ? fail_group(error, failed, group, "change the processes") : 0;
-}
-
 struct stat_figures {
     uint64_t shared;
     uint64_t kills;

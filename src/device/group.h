@@ -55,13 +55,9 @@ int mt_group_limit(const struct mt_group_os *os, const struct mt_group *group, u
 int mt_group_wait_at(const struct mt_group_os *os, const struct mt_group *group, uint64_t bytes,
                      struct mt_error *error);
 
-/* The file into which the id of a process is written to move it here, "0" for the writer. */
+/* The file into which the id of a process is written to move it here, "0" for the writer. The
+ * process keeps what it has charged elsewhere. */
 int mt_group_procs_path(const struct mt_group *group, char path[PATH_MAX]);
-
-/* Moves process `pid`, which keeps what it has charged elsewhere. Errors: MT_EPERM, MT_ENOTFOUND,
- * MT_EIO. */
-int mt_group_join(const struct mt_group_os *os, const struct mt_group *group, int pid,
-                  struct mt_error *error);
 
 void mt_group_read(const struct mt_group_os *os, const struct mt_group *group,
                    struct mt_group_figures *figures);

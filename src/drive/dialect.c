@@ -23,11 +23,6 @@ static const char *const program_names[] = {[MT_DRIVE_UNKNOWN_PROGRAM] = "",
                                             [MT_DRIVE_TOOL] = "tool",
                                             [MT_DRIVE_SCRIPT] = "script"};
 
-const char *mt_drive_program_name(enum mt_drive_program program)
-{
-    return program_names[program];
-}
-
 static const char *base_name(const char *path)
 {
     const char *slash = strrchr(path, '/');

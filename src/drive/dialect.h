@@ -90,7 +90,4 @@ size_t mt_drive_program_find(char *const *words, size_t *index, const char **eng
 void mt_drive_dialect_load(const char *engine, enum mt_drive_program program,
                            struct mt_drive_dialect *dialect);
 
-/* The name of a kind of program in the tables, "" for an unknown one. */
-const char *mt_drive_program_name(enum mt_drive_program program);
-
 #endif

@@ -9,6 +9,7 @@
 #include "engine_log.h"
 #include "job.h"
 #include "last_words.h"
+#include "sentences.h"
 #include "words.h"
 
 #define PHASE_BYTES 112
@@ -114,12 +115,13 @@ static void explain_refusal(struct mt_drive_result *result)
 static const char *hint_of(const struct mt_drive_result *result)
 {
     struct rlimit addresses;
+    size_t length;
     if (result->status.n_missing)
         return "; it called functions of CUDA that a rehearsal does not have: see the notes";
     if (strstr(result->said, "CUDA out of memory. Tried to allocate"))
         return "; PyTorch refused an allocation by a limit of its own, as of "
                "set_per_process_memory_fraction()";
-    if (strstr(result->words, MT_DRIVE_UNKNOWN_MODEL))
+    if (mt_drive_words_find(result->words, "says.unknown_model", &length))
         return "; a newer build of the engine may know the model";
     if (getrlimit(RLIMIT_AS, &addresses) == 0 && addresses.rlim_cur != RLIM_INFINITY)
         return "; its addresses are limited (ulimit -v), and pretended devices take addresses too";

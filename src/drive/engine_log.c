@@ -11,8 +11,39 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "engine/engine.h"
+
 #define FLOOD_BYTES (8u << 20) /* of a log in one go: nobody means to have them read */
 #define KEPT_BYTES  65536u     /* of its end */
+
+static void read_words(struct mt_drive_log_words *words)
+{
+    static const char *const numbers[] = {"context", "batch", "ubatch", "sequences"};
+    struct mt_engine engine;
+    if (mt_engine_find(NULL, &engine, NULL) < 0)
+        return;
+    const struct {
+        const char *key;
+        char *text;
+    } texts[] = {{"log.settings", words->settings},
+                 {"log.on", words->on},
+                 {"log.off", words->off},
+                 {"log.flash_attention.on", words->flash_on},
+                 {"log.flash_attention.off", words->flash_off},
+                 {"log.layers", words->layers},
+                 {"log.ready", words->ready},
+                 {"log.fit_failure", words->fit_failure},
+                 {"log.complaint", words->complaint}};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        mt_engine_text(&engine, texts[i].key, texts[i].text, MT_DRIVE_LOG_WORDS);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        (void)mt_engine_word(&engine, "log.numbers", numbers[i], words->numbers[i],
+                             MT_DRIVE_LOG_KEY);
+    (void)mt_engine_word(&engine, "log.switches", "unified_kv", words->unified, MT_DRIVE_LOG_KEY);
+    (void)mt_engine_word(&engine, "log.switches", "flash_attention", words->flash_attention,
+                         MT_DRIVE_LOG_KEY);
+    mt_engine_text(&engine, "log.levels", words->levels, sizeof words->levels);
+}
 
 void mt_drive_log_init(struct mt_drive_log *log, int fd)
 {
@@ -23,18 +54,44 @@ void mt_drive_log_init(struct mt_drive_log *log, int fd)
                                  .sequences = MT_UNKNOWN,
                                  .layers_on_devices = MT_UNKNOWN,
                                  .layers = MT_UNKNOWN};
+    read_words(&log->words);
 }
 
-/* What follows `key` and an equals sign: "llama_context: n_ctx         = 8192". NULL for another
- * line. */
+/* What stands in `line` behind the first of `words` that it has, or NULL. */
+static const char *behind_any(const char *line, const char *words)
+{
+    for (const char *at = words; *at;) {
+        size_t length = strcspn(at, "|");
+        const char *found = memmem(line, strlen(line), at, length);
+        if (found && length)
+            return found + length;
+        at += length + (at[length] == '|');
+    }
+    return NULL;
+}
+
+static int begins_with_any(const char *text, const char *words)
+{
+    for (const char *at = words; *at;) {
+        size_t length = strcspn(at, "|");
+        if (length && strncmp(text, at, length) == 0)
+            return 1;
+        at += length + (at[length] == '|');
+    }
+    return 0;
+}
+
+/* What follows `key`, a word of its own, and an equals sign: "llama_context: n_ctx         = 8192".
+ * NULL for another line. */
 static const char *value_of(const char *line, const char *key)
 {
-    const char *at = strstr(line, key);
-    if (!at)
-        return NULL;
-    at += strlen(key);
-    at += strspn(at, " ");
-    return *at == '=' ? at + 1 + strspn(at + 1, " ") : NULL;
+    size_t length = strlen(key);
+    for (const char *at = line; length && (at = strstr(at, key)) != NULL; at += length) {
+        const char *behind = at + length + strspn(at + length, " ");
+        if ((at == line || at[-1] == ' ') && *behind == '=')
+            return behind + 1 + strspn(behind + 1, " ");
+    }
+    return NULL;
 }
 
 static void take_number(const char *line, const char *key, uint64_t *number)
@@ -44,84 +101,95 @@ static void take_number(const char *line, const char *key, uint64_t *number)
         *number = strtoull(value, NULL, 10);
 }
 
-/* "offloaded 37/37 layers to GPU". */
+static void take_switch(const struct mt_drive_log_words *words, const char *value, int *state)
+{
+    if (value && begins_with_any(value, words->on))
+        *state = MT_SWITCH_ON;
+    else if (value && begins_with_any(value, words->off))
+        *state = MT_SWITCH_OFF;
+}
+
+/* "offloaded 37/37 layers to GPU", where the pattern has stars for the numbers. */
 static void take_layers(const char *line, struct mt_drive_log *log)
 {
-    static const char words[] = "offloaded ";
-    const char *at = strstr(line, words);
-    unsigned long some;
-    unsigned long all;
-    if (at && sscanf(at + sizeof words - 1, "%lu/%lu layers to GPU", &some, &all) == 2) {
-        log->layers_on_devices = some;
-        log->layers = all;
+    uint64_t numbers[2];
+    size_t n = 0;
+    const char *pattern = log->words.layers;
+    size_t length = strcspn(pattern, "*");
+    const char *at = length ? memmem(line, strlen(line), pattern, length) : NULL;
+    if (!at)
+        return;
+    for (; *pattern; pattern++) {
+        char *end;
+        if (*pattern != '*') {
+            if (*at++ != *pattern)
+                return;
+            continue;
+        }
+        if (n == 2 || *at < '0' || *at > '9')
+            return;
+        numbers[n++] = strtoull(at, &end, 10);
+        at = end;
     }
+    if (n < 2)
+        return;
+    log->layers_on_devices = numbers[0];
+    log->layers = numbers[1];
 }
 
 static void take_context(const char *line, struct mt_drive_log *log)
 {
-    const char *unified = value_of(line, "kv_unified");
-    const char *flash = value_of(line, "flash_attn");
-    if (!strstr(line, "llama_context:") && !strstr(line, "llama_init_from_model:"))
+    const struct mt_drive_log_words *words = &log->words;
+    uint64_t *const numbers[] = {&log->context_tokens, &log->batch, &log->ubatch, &log->sequences};
+    if (!behind_any(line, words->settings))
         return;
-    take_number(line, " n_ctx", &log->context_tokens);
-    take_number(line, " n_batch", &log->batch);
-    take_number(line, " n_ubatch", &log->ubatch);
-    take_number(line, " n_seq_max", &log->sequences);
-    if (unified)
-        log->unified = *unified == 't' ? MT_SWITCH_ON : MT_SWITCH_OFF;
-    if (flash && (!strncmp(flash, "enabled", 7) || *flash == '1'))
-        log->flash_attention = MT_SWITCH_ON;
-    else if (flash && (!strncmp(flash, "disabled", 8) || *flash == '0'))
-        log->flash_attention = MT_SWITCH_OFF;
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        take_number(line, words->numbers[i], numbers[i]);
+    take_switch(words, value_of(line, words->unified), &log->unified);
+    take_switch(words, value_of(line, words->flash_attention), &log->flash_attention);
 }
 
 /* "0.09.947.135 E llama_model_load: …" without its first two words. */
-static const char *without_marks(const char *line)
+static const char *without_marks(const struct mt_drive_log_words *words, const char *line)
 {
     size_t time = strspn(line, "0123456789.");
-    if (time > 4 && line[time] == ' ' && strchr("DIWE", line[time + 1]) && line[time + 2] == ' ')
+    if (time > 4 && line[time] == ' ' && line[time + 1] && strchr(words->levels, line[time + 1]) &&
+        line[time + 2] == ' ')
         return line + time + 3;
     return line;
 }
 
-/* Lines of errors have the mark E; asserts and what the C++ runtime says have none. */
-static int is_complaint(const char *line)
+static int is_complaint(const struct mt_drive_log_words *words, const char *line)
 {
-    static const char *const words[] = {"GGML_ASSERT",      "GGML_ABORT", "fatal error",
-                                        "terminate called", "what():",    "error:"};
-    const char *text = without_marks(line);
-    if (text >= line + 2 && text[-2] == 'E')
+    const char *text = without_marks(words, line);
+    size_t n_levels = strlen(words->levels);
+    if (n_levels && text >= line + 2 && text[-2] == words->levels[n_levels - 1])
         return 1;
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (strstr(line, words[i]))
-            return 1;
-    return 0;
+    return behind_any(line, words->complaint) != NULL;
 }
 
 static void take_complaint(struct mt_drive_log *log)
 {
-    if (is_complaint(log->line))
+    if (is_complaint(&log->words, log->line))
         snprintf(log->complaints[log->n_complaints++ % MT_DRIVE_COMPLAINTS], MT_DRIVE_LINE_BYTES,
-                 "%s", without_marks(log->line));
+                 "%s", without_marks(&log->words, log->line));
 }
 
 static void take_line(struct mt_drive_log *log)
 {
-    static const char failed[] = "failed to fit params to free device memory: ";
+    const struct mt_drive_log_words *words = &log->words;
     const char *line = log->line;
-    const char *why = strstr(line, failed);
+    const char *why = behind_any(line, words->fit_failure);
     take_context(line, log);
     take_layers(line, log);
     take_complaint(log);
-    if (strstr(line, "Flash Attention was auto, set to enabled") ||
-        strstr(line, "Flash Attention enabled"))
+    if (behind_any(line, words->flash_on))
         log->flash_attention = MT_SWITCH_ON;
-    else if (strstr(line, "Flash Attention was auto, set to disabled") ||
-             strstr(line, "Flash Attention disabled"))
+    else if (behind_any(line, words->flash_off))
         log->flash_attention = MT_SWITCH_OFF;
     if (why)
-        snprintf(log->fit_failure, sizeof log->fit_failure, "%s", why + sizeof failed - 1);
-    if (strstr(line, "listening on http") || strstr(line, "server is listening"))
+        snprintf(log->fit_failure, sizeof log->fit_failure, "%s", why + strspn(why, " "));
+    if (behind_any(line, words->ready))
         log->is_ready = 1;
 }
 
@@ -200,7 +268,7 @@ void mt_drive_log_last_words(const struct mt_drive_log *log, char *text, size_t 
     if (start)
         strsep(&rest, "\n");
     while (rest && used + 1 < size) {
-        const char *line = without_marks(strsep(&rest, "\n"));
+        const char *line = without_marks(&log->words, strsep(&rest, "\n"));
         if (*line)
             used += (size_t)snprintf(text + used, size - used, "%s%s", used ? " / " : "", line);
     }

@@ -9,12 +9,30 @@
 #define MT_DRIVE_LINE_BYTES 512
 #define MT_DRIVE_COMPLAINTS 6
 
-/* What llama.cpp says of a model that it has no code for. */
-#define MT_DRIVE_UNKNOWN_MODEL "unknown model architecture"
+#define MT_DRIVE_LOG_WORDS 160 /* bytes of a key of the table */
+#define MT_DRIVE_LOG_KEY   24
+
+/* Words of the engine's table, keys log.*; "|" stands between several. */
+struct mt_drive_log_words {
+    char settings[MT_DRIVE_LOG_WORDS];
+    char numbers[4][MT_DRIVE_LOG_KEY]; /* context, batch, micro-batch, sequences */
+    char unified[MT_DRIVE_LOG_KEY];
+    char flash_attention[MT_DRIVE_LOG_KEY];
+    char on[MT_DRIVE_LOG_WORDS];
+    char off[MT_DRIVE_LOG_WORDS];
+    char flash_on[MT_DRIVE_LOG_WORDS];
+    char flash_off[MT_DRIVE_LOG_WORDS];
+    char layers[MT_DRIVE_LOG_WORDS];
+    char ready[MT_DRIVE_LOG_WORDS];
+    char fit_failure[MT_DRIVE_LOG_WORDS];
+    char levels[MT_DRIVE_LOG_KEY];
+    char complaint[MT_DRIVE_LOG_WORDS];
+};
 
 /* Numbers are MT_UNKNOWN until a line said them; of several the last counts, since a server plans
  * before it loads. Start with mt_drive_log_init(). */
 struct mt_drive_log {
+    struct mt_drive_log_words words;
     int fd; /* of the file, read by position and, once read, emptied; not owned */
     uint64_t offset;
     uint64_t dropped;               /* bytes of the file's beginning that are no longer there */

@@ -4,6 +4,7 @@
 
 #include <dirent.h>
 #include <fnmatch.h>
+#include <memtally/predict.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -107,26 +108,29 @@ static int find_node(const struct mt_profile_places *places, char program[PATH_M
 static int complete_node(const struct mt_profile_places *places, struct mt_profile_engine *engine,
                          struct mt_error *error)
 {
+    char script[NAME_MAX + 1];
     if (!find_node(places, engine->program))
-        return mt_fail(
-            error, MT_EUNSUPPORTED, MT_NO_OFFSET,
-            "node-llama-cpp needs Node.js of at least version 20 and none was found; put "
-            "`node` into PATH, or run scripts/engine node");
-    if (!places->scripts || !exists(places->scripts, "node-llama-cpp.mjs") ||
-        !join(engine->script, places->scripts, "node-llama-cpp.mjs"))
         return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET,
-                       "node-llama-cpp.mjs, which belongs to memtally, is not in %s; is memtally "
-                       "installed whole?",
-                       places->scripts ? places->scripts : "any folder");
+                       "%s needs Node.js of at least version 20 and none was found; put "
+                       "`node` into PATH, or run scripts/engine node",
+                       engine->driver->name);
+    snprintf(script, sizeof script, "%s.mjs", engine->driver->name);
+    if (!places->scripts || !exists(places->scripts, script) ||
+        !join(engine->script, places->scripts, script))
+        return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET,
+                       "%s, which belongs to memtally, is not in %s; is memtally installed whole?",
+                       script, places->scripts ? places->scripts : "any folder");
     return MT_OK;
 }
 
 /* A folder that holds node_modules, or is it. */
-static int modules_in(const char *folder, char modules[PATH_MAX])
+static int modules_in(const char *folder, const char *package, char modules[PATH_MAX])
 {
-    if (exists(folder, "node_modules/node-llama-cpp/package.json"))
+    char file[NAME_MAX + 1];
+    snprintf(file, sizeof file, "../node_modules/%s/package.json", package);
+    if (exists(folder, file + 3))
         return snprintf(modules, PATH_MAX, "%s", folder) < PATH_MAX;
-    if (exists(folder, "../node_modules/node-llama-cpp/package.json"))
+    if (exists(folder, file))
         return join(modules, folder, "..");
     return 0;
 }
@@ -144,7 +148,7 @@ static int look_in_folder(const struct mt_profile_driver *driver, const char *fo
 {
     static const char *const below[] = {".", "bin", "build/bin"};
     if (driver == &mt_profile_node_llama_cpp) {
-        if (!modules_in(folder, engine->modules))
+        if (!modules_in(folder, driver->name, engine->modules))
             return 0;
         int code = complete_node(places, engine, error);
         return code == MT_OK ? 1 : code;
@@ -169,7 +173,7 @@ static int look_in_places(const struct mt_profile_driver *driver, const char *un
             return 0;
         return look_in_folder(driver, folder, places, engine, error);
     }
-    if (mt_profile_newest_engine(places, "llama.cpp", "-*", driver->name, folder) &&
+    if (mt_profile_newest_engine(places, mt_engine_name_at(0), "-*", driver->name, folder) &&
         program_in(folder, driver->name, engine->program))
         return 1;
     return program_in_path(places->path, driver->name, engine->program);
@@ -220,11 +224,10 @@ static int take_program(const char *name, const char *program, struct mt_profile
                            "--engine-path: %s cannot be resolved", program);
         return MT_OK;
     }
-    return mt_fail(
-        error, MT_EARG, MT_NO_OFFSET,
-        "--engine-path: %s is neither llama-server nor llama-bench; say which it is with "
-        "--engine, or give the folder that holds node_modules",
-        program);
+    return mt_fail(error, MT_EARG, MT_NO_OFFSET,
+                   "--engine-path: %s is neither %s nor %s; say which it is with "
+                   "--engine, or give the folder that holds node_modules",
+                   program, drivers[1]->name, drivers[2]->name);
 }
 
 static int find_at(const char *name, const char *given, const struct mt_profile_places *places,
@@ -240,9 +243,10 @@ static int find_at(const char *name, const char *given, const struct mt_profile_
     int code = look_for(name, look_in_folder, folder, places, engine, error);
     if (code == 0)
         return mt_fail(error, MT_ENOTFOUND, MT_NO_OFFSET,
-                       "--engine-path: no %s in %s (looked for node_modules/node-llama-cpp, "
-                       "llama-server and llama-bench, also in bin and build/bin)",
-                       name ? name : "engine", given);
+                       "--engine-path: no %s in %s (looked for node_modules/%s, "
+                       "%s and %s, also in bin and build/bin)",
+                       name ? name : "engine", given, drivers[0]->name, drivers[1]->name,
+                       drivers[2]->name);
     return code > 0 ? MT_OK : code;
 }
 
@@ -250,11 +254,14 @@ static int fail_to_find(const char *name, const struct mt_profile_places *places
                         struct mt_error *error)
 {
     const char *engines = places->engines && *places->engines ? places->engines : NULL;
+    char any[128];
+    snprintf(any, sizeof any, "an engine (%s, %s or %s)", drivers[0]->name, drivers[1]->name,
+             drivers[2]->name);
     return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET,
-                   "%s is neither in %s nor in PATH; get one with `scripts/engine node-llama-cpp` "
+                   "%s is neither in %s nor in PATH; get one with `scripts/engine %s` "
                    "in memtally's source tree, or say where one is with --engine-path",
-                   name ? name : "an engine (node-llama-cpp, llama-server or llama-bench)",
-                   engines ? engines : "a cache (HOME is not set)");
+                   name ? name : any, engines ? engines : "a cache (HOME is not set)",
+                   drivers[0]->name);
 }
 
 int mt_profile_find_engine(const char *name, const char *given,

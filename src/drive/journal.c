@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/ticks.h"
 
 const char *mt_profile_phase_name(enum mt_profile_phase_kind kind)
@@ -74,14 +75,10 @@ static int grow(struct mt_profile_journal *journal, void **array, size_t n, size
         fail_locked(journal, MT_ELIMIT, "the engine reports events without end");
         return 0;
     }
-    if (n & (n - 1))
-        return 1;
-    void *larger = realloc(*array, (n ? 2 * n : 1) * size);
-    if (!larger) {
+    if (mt_array_grow_from(array, n, size) < 0) {
         fail_locked(journal, MT_ENOMEM, "out of memory");
         return 0;
     }
-    *array = larger;
     return 1;
 }
 

@@ -15,6 +15,7 @@
 #include "net/http_client.h"
 #include "ports.h"
 #include "profile.h"
+#include "requests.h"
 
 #define ANSWER_MAX ((size_t)64 * 1024 * 1024)
 
@@ -149,15 +150,24 @@ static void ask_facts(struct mt_profile_job *job)
     json_decref(props);
 }
 
+/* The body of a request with a text or ids in it; the caller frees it. NULL where `prompt` is NULL,
+ * or without memory. */
+static char *body_with(const char *name, const json_t *prompt, uint64_t n_generated)
+{
+    char *text = prompt ? json_dumps(prompt, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
+    const struct mt_profile_value values[] = {{'t', text, 0}, {'g', NULL, n_generated}, {0}};
+    char *body = text ? mt_drive_body_of(NULL, name, values) : NULL;
+    free(text);
+    return body;
+}
+
 /* The prompt as token ids; see mt_profile_llama_server_prompt(). */
 static int ask_tokens(struct mt_profile_job *job, json_t **prompt, struct mt_error *error)
 {
     const struct mt_profile_settings *settings = job->settings;
-    json_t *question =
-        json_pack("{s:s, s:b}", "content", settings->prompt ? settings->prompt : MT_PROFILE_FILLER,
-                  "add_special", 1);
-    char *body = question ? json_dumps(question, JSON_COMPACT) : NULL;
-    json_decref(question);
+    json_t *text = json_string(settings->prompt ? settings->prompt : MT_PROFILE_FILLER);
+    char *body = body_with("tokenize", text, 0);
+    json_decref(text);
     if (!body)
         return mt_fail(error, MT_EARG, MT_NO_OFFSET, "the prompt must be UTF-8 text");
     json_t *answer = NULL;
@@ -173,17 +183,6 @@ static int ask_tokens(struct mt_profile_job *job, json_t **prompt, struct mt_err
                        "llama-server makes no tokens of the prompt");
     *prompt = tokens;
     return MT_OK;
-}
-
-/* The question of a run; the caller frees it. NULL without memory. */
-static char *question_of(const struct mt_profile_job *job, json_t *prompt)
-{
-    json_t *question = json_pack("{s:O, s:I, s:b, s:b, s:i}", "prompt", prompt, "n_predict",
-                                 (json_int_t)job->settings->max_tokens, "ignore_eos", 1,
-                                 "cache_prompt", 0, "temperature", 0);
-    char *body = question ? json_dumps(question, JSON_COMPACT) : NULL;
-    json_decref(question);
-    return body;
 }
 
 /* One sequence of a run, in a thread of its own. */
@@ -284,7 +283,7 @@ static int do_runs(struct mt_profile_job *job, json_t *prompt, struct mt_error *
     mt_profile_journal_unlock_facts(&job->journal);
     int code =
         mt_profile_context_tokens(job->settings, json_array_size(prompt), &context_tokens, error);
-    char *question = code == MT_OK ? question_of(job, prompt) : NULL;
+    char *question = code == MT_OK ? body_with("run", prompt, job->settings->max_tokens) : NULL;
     if (code == MT_OK && !question)
         code = mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
     for (uint64_t run = 0; code == MT_OK && run <= job->settings->repeats; run++)

@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,21 +34,27 @@ struct sockets {
     size_t n;
 };
 
-/* "123 (a name (of it)) S 1 …" */
-pid_t mt_drive_parent(const char *proc, pid_t pid)
+/* "123 (a name (of it)) S 1 …": the name may hold anything, and the last ")" ends it. */
+const char *mt_drive_stat(const char *proc, pid_t pid, char text[MT_DRIVE_STAT_BYTES])
 {
     char path[PATH_MAX];
-    char text[512];
-    long parent = 0;
     snprintf(path, sizeof path, "%s/%ld/stat", proc, (long)pid);
     FILE *file = fopen(path, "re");
     if (!file)
-        return 0;
-    size_t length = fread(text, 1, sizeof text - 1, file);
+        return NULL;
+    size_t length = fread(text, 1, MT_DRIVE_STAT_BYTES - 1, file);
     fclose(file);
     text[length] = '\0';
     const char *after = strrchr(text, ')');
-    return after && sscanf(after + 1, " %*c %ld", &parent) == 1 ? (pid_t)parent : 0;
+    return after && after[1] ? after + 2 : NULL;
+}
+
+pid_t mt_drive_parent(const char *proc, pid_t pid)
+{
+    char text[MT_DRIVE_STAT_BYTES];
+    long parent = 0;
+    const char *stat = mt_drive_stat(proc, pid, text);
+    return stat && sscanf(stat, "%*c %ld", &parent) == 1 ? (pid_t)parent : 0;
 }
 
 static int by_pid(const void *a, const void *b)
@@ -161,7 +168,7 @@ static size_t read_table(const char *proc, const char *name, const struct socket
         int read =
             sscanf(line, " %*u: %*[0-9A-Fa-f]:%x %*[0-9A-Fa-f]:%*x %x %*s %*s %*s %*u %*u %" SCNu64,
                    &port, &state, &inode);
-        if (read == 3 && state == 0x0a && has_socket(sockets, inode))
+        if (read == 3 && state == TCP_LISTEN && has_socket(sockets, inode))
             n = add_port(ports, n, size, (int)port);
     }
     fclose(file);

@@ -10,6 +10,12 @@
  * their number; 0 also where /proc does not tell. `proc` is "/proc". */
 size_t mt_drive_descendants(const char *proc, pid_t root, pid_t *pids, size_t size);
 
+#define MT_DRIVE_STAT_BYTES 1024
+
+/* What /proc says of a process behind its name: its state, its parent and so on; NULL where there
+ * is none. */
+const char *mt_drive_stat(const char *proc, pid_t pid, char text[MT_DRIVE_STAT_BYTES]);
+
 /* The parent of a process; 0 where /proc does not tell. `proc` is "/proc". */
 pid_t mt_drive_parent(const char *proc, pid_t pid);
 

@@ -49,6 +49,15 @@ static void put_value(struct mt_strbuf *out, char letter, const struct mt_profil
     }
 }
 
+void mt_profile_fill(struct mt_strbuf *out, const char *line, const struct mt_profile_value *values)
+{
+    for (const char *at = line; *at; at++)
+        if (at[0] == '%' && at[1])
+            put_value(out, *++at, values);
+        else
+            mt_strbuf_append(out, at, 1);
+}
+
 void mt_profile_command_put(struct mt_profile_command *command, const char *engine, const char *key,
                             const struct mt_profile_value *values)
 {
@@ -57,11 +66,7 @@ void mt_profile_command_put(struct mt_profile_command *command, const char *engi
     mt_drive_engine_text(engine, key, line);
     for (char *word; (word = strsep(&rest, " ")) != NULL;) {
         struct mt_strbuf text = {0};
-        for (const char *at = word; *at; at++)
-            if (at[0] == '%' && at[1])
-                put_value(&text, *++at, values);
-            else
-                mt_strbuf_append(&text, at, 1);
+        mt_profile_fill(&text, word, values);
         if (*word)
             mt_profile_command_add(command, mt_strbuf_text(&text));
         mt_strbuf_finish(&text);

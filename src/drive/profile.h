@@ -82,6 +82,10 @@ struct mt_profile_value {
     uint64_t number;
 };
 
+/* Appends a line of a table with values in place of their letters. */
+void mt_profile_fill(struct mt_strbuf *out, const char *line,
+                     const struct mt_profile_value *values);
+
 /* Adds the words of a key of an engine's table ("profile.server"), with values in place of their
  * letters. NULL is the engine that is taken where none is named. */
 void mt_profile_command_put(struct mt_profile_command *command, const char *engine, const char *key,

@@ -32,7 +32,6 @@ struct mt_rehearsed_change {
     uint64_t capacity_bytes;
 };
 
-/* A rehearsal of a command line, beside the estimate that it came to. */
 /* A device that held more than it was allowed. */
 struct mt_rehearsed_excess {
     const char *place;
@@ -41,6 +40,7 @@ struct mt_rehearsed_excess {
     uint64_t allowed_bytes;
 };
 
+/* A rehearsal of a command line, beside the estimate that it came to. */
 struct mt_rehearsed {
     char *const *argv;   /* as the user would start it; ends with NULL */
     const char *outcome; /* "ran", "ran out", "crashed", "hung", "ran on" */

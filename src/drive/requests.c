@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Questions for a server that has llama.cpp's HTTP interface, as JSON. */
+/* Questions for a server, as JSON, and what its answers say. */
 #include "requests.h"
 
 #include <inttypes.h>
@@ -8,9 +8,10 @@
 #include <string.h>
 
 #include "base/strbuf.h"
+#include "engines.h"
 #include "net/http_client.h"
+#include "profile.h"
 
-#define SMALL_IDS  500 /* that any vocabulary has */
 #define ANSWER_MAX ((size_t)64 * 1024 * 1024)
 
 /* A black PNG of 2048 x 2048 points: as large as encoders take without cutting it to pieces. */
@@ -73,96 +74,61 @@ const char *mt_drive_complaint(const json_t *answer)
     return json_string_value(json_is_string(error) ? error : json_object_get(error, "message"));
 }
 
-/* Ids in the lower half of the vocabulary, where control tokens are few. The first ones are the
- * seed's, so that no two prompts begin alike. */
-static void put_tokens(struct mt_strbuf *text, uint64_t seed, uint64_t n_tokens,
-                       uint64_t vocabulary)
+/* The first ids are the seed's, so that no two prompts begin alike. */
+static void put_tokens(struct mt_strbuf *text, const struct mt_drive_question *question)
 {
-    uint64_t range = vocabulary > 8 ? vocabulary / 2 : 4;
-    uint64_t state = seed * 2654435761u + 12345;
+    uint64_t state = question->seed * 2654435761u + 12345;
     mt_strbuf_puts(text, "[");
-    for (uint64_t i = 0; i < n_tokens; i++) {
+    for (uint64_t i = 0; i < question->n_tokens; i++) {
         state = state * 6364136223846793005u + 1442695040888963407u;
-        mt_strbuf_printf(text, "%s%" PRIu64, i ? "," : "", (state >> 33) % range);
+        mt_strbuf_printf(text, "%s%" PRIu64, i ? "," : "",
+                         (state >> 33) % question->n_ids + question->first_id);
     }
     mt_strbuf_puts(text, "]");
 }
 
-/* A completion without its end. */
-static void put_completion(struct mt_strbuf *text, uint64_t seed, uint64_t n_tokens,
-                           uint64_t vocabulary, uint64_t n_generated)
+static void put_adapters(struct mt_strbuf *text, const char *engine, uint64_t n_adapters)
 {
-    mt_strbuf_puts(text, "{\"prompt\":");
-    put_tokens(text, seed, n_tokens, vocabulary);
-    mt_strbuf_printf(text,
-                     ",\"n_predict\":%" PRIu64 ",\"cache_prompt\":true,\"ignore_eos\":true,"
-                     "\"temperature\":0",
-                     n_generated);
-}
-
-char *mt_drive_completion_body(uint64_t seed, uint64_t n_tokens, uint64_t vocabulary,
-                               uint64_t n_generated)
-{
-    struct mt_strbuf text;
-    mt_strbuf_init(&text);
-    put_completion(&text, seed, n_tokens, vocabulary, n_generated);
-    mt_strbuf_puts(&text, "}");
-    return mt_strbuf_take(&text);
-}
-
-char *mt_drive_adapters_body(uint64_t seed, uint64_t n_tokens, uint64_t vocabulary,
-                             uint64_t n_adapters)
-{
-    struct mt_strbuf text;
-    mt_strbuf_init(&text);
-    put_completion(&text, seed, n_tokens, vocabulary, 2);
-    mt_strbuf_puts(&text, ",\"lora\":[");
-    for (uint64_t i = 0; i < n_adapters; i++)
-        mt_strbuf_printf(&text, "%s{\"id\":%" PRIu64 ",\"scale\":1}", i ? "," : "", i);
-    mt_strbuf_puts(&text, "]}");
-    return mt_strbuf_take(&text);
-}
-
-char *mt_drive_openai_body(const char *model, uint64_t seed, uint64_t n_tokens,
-                           uint64_t n_generated)
-{
-    json_t *prompt = json_array();
-    uint64_t state = seed * 2654435761u + 12345;
-    for (uint64_t i = 0; i < n_tokens; i++) {
-        state = state * 6364136223846793005u + 1442695040888963407u;
-        json_array_append_new(prompt, json_integer((json_int_t)((state >> 33) % SMALL_IDS) + 10));
+    char line[MT_DRIVE_ENGINE_TEXT];
+    mt_drive_engine_text(engine, "body.adapter", line);
+    for (uint64_t i = 0; i < n_adapters; i++) {
+        const struct mt_profile_value values[] = {{'d', NULL, i}, {0}};
+        mt_strbuf_puts(text, i ? "," : "[");
+        mt_profile_fill(text, line, values);
     }
-    json_t *body =
-        json_pack("{s:s, s:o, s:I, s:b, s:i}", "model", model, "prompt", prompt, "max_tokens",
-                  (json_int_t)n_generated, "ignore_eos", 1, "temperature", 0);
-    char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
-    json_decref(body);
-    return text;
+    mt_strbuf_puts(text, n_adapters ? "]" : "[]");
 }
 
-char *mt_drive_embedding_body(uint64_t seed, uint64_t n_tokens, uint64_t vocabulary)
+char *mt_drive_body_of(const char *engine, const char *name, const struct mt_profile_value *values)
 {
-    struct mt_strbuf text;
-    mt_strbuf_init(&text);
-    mt_strbuf_puts(&text, "{\"input\":");
-    put_tokens(&text, seed, n_tokens, vocabulary);
-    mt_strbuf_puts(&text, "}");
+    char key[48];
+    char line[MT_DRIVE_ENGINE_TEXT];
+    struct mt_strbuf text = {0};
+    snprintf(key, sizeof key, "body.%s", name);
+    mt_profile_fill(&text, mt_drive_engine_text(engine, key, line), values);
     return mt_strbuf_take(&text);
 }
 
-char *mt_drive_rerank_body(void)
+char *mt_drive_body(const char *engine, const char *name, const struct mt_drive_question *question)
 {
-    return strdup("{\"query\":\"memory\",\"documents\":[\"bytes\",\"pages\"]}");
-}
-
-char *mt_drive_image_body(void)
-{
-    struct mt_strbuf text;
-    mt_strbuf_init(&text);
-    mt_strbuf_printf(&text,
-                     "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":"
-                     "\"?\"},{\"type\":\"image_url\",\"image_url\":{\"url\":\"%s\"}}]}],"
-                     "\"max_tokens\":1}",
-                     black_image);
-    return mt_strbuf_take(&text);
+    struct mt_strbuf tokens = {0};
+    struct mt_strbuf adapters = {0};
+    json_t *model = json_string(question->model ? question->model : "");
+    char *model_text = json_dumps(model, JSON_ENCODE_ANY);
+    put_tokens(&tokens, question);
+    put_adapters(&adapters, engine, question->n_adapters);
+    const struct mt_profile_value values[] = {{'t', mt_strbuf_text(&tokens), 0},
+                                              {'a', mt_strbuf_text(&adapters), 0},
+                                              {'g', NULL, question->n_generated},
+                                              {'m', model_text, 0},
+                                              {'i', black_image, 0},
+                                              {0}};
+    char *body = model_text && !mt_strbuf_failed(&tokens) && !mt_strbuf_failed(&adapters)
+                     ? mt_drive_body_of(engine, name, values)
+                     : NULL;
+    mt_strbuf_finish(&adapters);
+    mt_strbuf_finish(&tokens);
+    free(model_text);
+    json_decref(model);
+    return body;
 }

@@ -38,19 +38,25 @@ void mt_drive_facts_take(struct mt_drive_server_facts *facts, const json_t *prop
 /* What the server says of an error, or NULL. Borrowed from `answer`. */
 const char *mt_drive_complaint(const json_t *answer);
 
-/* Bodies of requests; the caller frees them. NULL without memory. */
+/* What is asked: `n_tokens` token ids that no other `seed` begins with, of `n_ids` (not 0) from
+ * `first_id` on. What a body has no letter for says nothing. */
+struct mt_drive_question {
+    uint64_t seed;
+    uint64_t n_tokens;
+    uint64_t first_id;
+    uint64_t n_ids;
+    uint64_t n_generated;
+    uint64_t n_adapters; /* of the server's, all of which are asked for */
+    const char *model;   /* as the server calls it */
+};
 
-/* Completes `n_tokens` token ids that no other `seed` begins with. */
-char *mt_drive_completion_body(uint64_t seed, uint64_t n_tokens, uint64_t vocabulary,
-                               uint64_t n_generated);
-/* The same with `n_adapters` of the server's adapters. */
-char *mt_drive_adapters_body(uint64_t seed, uint64_t n_tokens, uint64_t vocabulary,
-                             uint64_t n_adapters);
-/* The same for a server of OpenAI's interface. */
-char *mt_drive_openai_body(const char *model, uint64_t seed, uint64_t n_tokens,
-                           uint64_t n_generated);
-char *mt_drive_embedding_body(uint64_t seed, uint64_t n_tokens, uint64_t vocabulary);
-char *mt_drive_rerank_body(void);
-char *mt_drive_image_body(void);
+/* The body of a request, by its name in the engine's table ("complete"); the caller frees it. NULL
+ * without memory. */
+char *mt_drive_body(const char *engine, const char *name, const struct mt_drive_question *question);
+
+struct mt_profile_value;
+
+/* The same with other values in place of its letters; see mt_profile_fill(). */
+char *mt_drive_body_of(const char *engine, const char *name, const struct mt_profile_value *values);
 
 #endif

@@ -81,11 +81,6 @@ static int find_engine_of(const char *arguments, size_t n, char name[32])
     return is_program;
 }
 
-void mt_drive_running_engine(const char *arguments, size_t n, char name[32])
-{
-    find_engine_of(arguments, n, name);
-}
-
 static int find_engine(const char *proc, pid_t pid, char engine[32])
 {
     char path[PATH_MAX];

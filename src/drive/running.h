@@ -57,10 +57,6 @@ void mt_drive_running_find(const char *proc, pid_t root, char engine[32]);
 /* Whether the process has our network, so that its ports are those of this machine. */
 int mt_drive_running_is_near(const char *proc, pid_t pid);
 
-/* The engine whose program a command line starts: `arguments` are n bytes, each argument ended by a
- * NUL. Writes the table's name, or "". For tests. */
-void mt_drive_running_engine(const char *arguments, size_t n, char engine[32]);
-
 /* How a file that the server knows as `path` is reached from here: it may have another root and
  * another working folder. Returns 0 where that does not fit. */
 int mt_drive_running_path(const char *proc, const struct mt_drive_running *running,

@@ -46,7 +46,7 @@ int mt_drive_sentence_find(const char *said, int only_early, struct mt_drive_sen
     return 0;
 }
 
-const char *mt_drive_said(const char *said, const char *key, size_t *length)
+const char *mt_drive_words_find(const char *said, const char *key, size_t *length)
 {
     struct mt_engine engine;
     char words[128];

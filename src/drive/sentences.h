@@ -21,7 +21,7 @@ int mt_drive_sentence_find(const char *said, int only_early, struct mt_drive_sen
 
 /* Where `said` has the words of a key of any engine ("says.asked"), or NULL; *length is that of the
  * words. */
-const char *mt_drive_said(const char *said, const char *key, size_t *length);
+const char *mt_drive_words_find(const char *said, const char *key, size_t *length);
 
 /* Whether a phase is what an engine's key names ("phase.graphs"). */
 int mt_drive_phase_is(const char *phase, const char *key);

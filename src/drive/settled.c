@@ -11,25 +11,15 @@
 #define DESCENDANTS_MAX 256
 #define LEAST_PART      50 /* of the time: what a waiting program's own clocks stay under */
 #define LOOKS           8  /* of the time, between two looks */
-#define STAT_BYTES      1024
 #define FIELDS_TO_CPU   11 /* after the name: state and ten more stand before utime */
 
-/* utime and stime of a process; its name may hold anything, the last ")" ends it. */
+/* utime and stime of a process. */
 static uint64_t ticks_of(const char *proc, pid_t pid)
 {
-    char path[64];
-    char text[STAT_BYTES];
+    char text[MT_DRIVE_STAT_BYTES];
     uint64_t user = 0;
     uint64_t system = 0;
-    snprintf(path, sizeof path, "%.32s/%ld/stat", proc, (long)pid);
-    FILE *file = fopen(path, "re");
-    if (!file)
-        return 0;
-    size_t n = fread(text, 1, sizeof text - 1, file);
-    fclose(file);
-    text[n] = '\0';
-    const char *at = strrchr(text, ')');
-    at = at && at[1] ? at + 2 : NULL;
+    const char *at = mt_drive_stat(proc, pid, text);
     for (int i = 0; at && i < FIELDS_TO_CPU; i++) {
         at = strchr(at, ' ');
         at = at ? at + 1 : NULL;

@@ -13,12 +13,18 @@
 #include "base/environment.h"
 #include "base/error.h"
 #include "engine_version.h"
+#include "engines.h"
 #include "find.h"
 #include "pretend_path.h"
 
-static const char *const program_names[] = {[MT_PROGRAM_SERVER] = "llama-server",
-                                            [MT_PROGRAM_BENCH] = "llama-bench",
-                                            [MT_PROGRAM_FIT_PARAMS] = "llama-fit-params"};
+/* What the engine calls a program. */
+static const char *program_name(enum mt_program program, char name[MT_DRIVE_ENGINE_TEXT])
+{
+    static const char *const words[] = {[MT_PROGRAM_SERVER] = "server",
+                                        [MT_PROGRAM_BENCH] = "bench",
+                                        [MT_PROGRAM_FIT_PARAMS] = "fit_params"};
+    return mt_drive_engine_word(NULL, "rehearse.program", words[program], name);
+}
 
 /* The program called `name` in the folder of the program at `other`. */
 static int is_beside(const char *other, const char *name, char path[PATH_MAX])
@@ -29,15 +35,17 @@ static int is_beside(const char *other, const char *name, char path[PATH_MAX])
            access(path, X_OK) == 0;
 }
 
-/* llama-fit-params is no engine that can be profiled, so it is looked for beside one. */
+/* A program that cannot be profiled is looked for beside one that can. */
 static int find_beside(const char *given, const struct mt_profile_places *places, const char *name,
                        struct mt_profile_engine *engine, char path[PATH_MAX],
                        struct mt_error *error)
 {
-    static const char *const others[] = {"llama-server", "llama-bench"};
+    static const enum mt_program others[] = {MT_PROGRAM_SERVER, MT_PROGRAM_BENCH};
+    char other[MT_DRIVE_ENGINE_TEXT];
     int result = 0;
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-        result = mt_profile_find_engine(others[i], given, places, engine, i ? NULL : error);
+        result = mt_profile_find_engine(program_name(others[i], other), given, places, engine,
+                                        i ? NULL : error);
         if (result == 0 && is_beside(engine->program, name, path))
             return 0;
     }
@@ -61,7 +69,7 @@ static int take_given(const char *given, const char *name, char path[PATH_MAX])
     return is_beside(real, name, path);
 }
 
-/* node-llama-cpp is Node.js, a program of ours, and the package's modules. */
+/* The engine in Node.js is that, a program of ours, and the package's modules. */
 static int find_node(const char *given, char *const *environment, struct mt_profile_engine *engine,
                      struct mt_error *error)
 {
@@ -71,7 +79,7 @@ static int find_node(const char *given, char *const *environment, struct mt_prof
     mt_profile_scripts_folder(scripts, sizeof scripts);
     const struct mt_profile_places places = {
         .engines = engines, .path = mt_environment_get(environment, "PATH"), .scripts = scripts};
-    return mt_profile_find_engine("node-llama-cpp", given, &places, engine, error);
+    return mt_profile_find_engine(mt_profile_node_llama_cpp.name, given, &places, engine, error);
 }
 
 static int find_with(enum mt_program program, const char *given, char *const *environment,
@@ -85,7 +93,8 @@ static int find_with(enum mt_program program, const char *given, char *const *en
             memcpy(path, engine->program, PATH_MAX);
         return result;
     }
-    const char *name = program_names[program];
+    char name[MT_DRIVE_ENGINE_TEXT];
+    program_name(program, name);
     mt_profile_engines_folder(environment, engines, sizeof engines);
     const struct mt_profile_places places = {.engines = engines,
                                              .path = mt_environment_get(environment, "PATH")};
@@ -185,13 +194,13 @@ static void ask_version(struct mt_drive_stage *stage, char resolved[64])
     mt_profile_ask_version(stage->program_path, stage->environment, stage->version,
                            sizeof stage->version);
     read_build(stage->version, stage->build);
-    snprintf(stage->engine_name, sizeof stage->engine_name, "llama.cpp%s%s",
+    snprintf(stage->engine_name, sizeof stage->engine_name, "%s%s%s", mt_engine_name_at(0),
              *stage->build ? "@" : "", stage->build);
     resolve(stage->model, stage->engine_name, resolved);
     if (*resolved && *stage->build)
         return;
     resolved[0] = stage->build[0] = '\0';
-    snprintf(stage->engine_name, sizeof stage->engine_name, "llama.cpp");
+    snprintf(stage->engine_name, sizeof stage->engine_name, "%s", mt_engine_name_at(0));
 }
 
 /* The package does not say its build, so we take the user at his word. */
@@ -201,7 +210,8 @@ static int take_node_version(struct mt_drive_stage *stage, const char *asked)
     snprintf(stage->version, sizeof stage->version, "%s", at ? at + 1 : "");
     snprintf(stage->build, sizeof stage->build, "%s", stage->version);
     snprintf(stage->rules_build, sizeof stage->rules_build, "%s", stage->version);
-    snprintf(stage->engine_name, sizeof stage->engine_name, "%s", asked ? asked : "llama.cpp");
+    snprintf(stage->engine_name, sizeof stage->engine_name, "%s",
+             asked ? asked : mt_engine_name_at(0));
     return 0;
 }
 
@@ -215,15 +225,15 @@ int mt_drive_check_version(const struct mt_drive_stage *stage, const char *found
     if (stage->program != MT_PROGRAM_NODE || !*stage->version || !*found)
         return 0;
     read_build(found, build);
-    snprintf(name, sizeof name, "llama.cpp@%s", build);
+    snprintf(name, sizeof name, "%s@%s", mt_engine_name_at(0), build);
     resolve(stage->model, stage->engine_name, asked);
     resolve(stage->model, name, really);
     if (!*asked || !*really || !strcmp(asked, really))
         return 0;
     return mt_fail(error, MT_EVERSION, MT_NO_OFFSET,
-                   "the llama.cpp of %s is of version %s, and %.60s was asked for; leave the "
+                   "the %s of %s is of version %s, and %.60s was asked for; leave the "
                    "version out, or name another with --engine-path",
-                   stage->modules_path, found, stage->engine_name);
+                   mt_engine_name_at(0), stage->modules_path, found, stage->engine_name);
 }
 
 /* The engine must be of the asked version. */
@@ -294,8 +304,8 @@ static int make_model(struct mt_drive_stage *stage, const struct mt_drive_stage_
     sparse.type = d->dtype && !strcmp(d->dtype, "bf16") ? MT_FILE_BF16 : MT_FILE_F16;
     if (options->file_type && mt_file_type_by_name(options->file_type, &sparse.type) < 0)
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
-                       "llama.cpp stores no weights as '%.40s'; try f16, q8_0 or q4_k_m",
-                       options->file_type);
+                       "%s stores no weights as '%.40s'; try f16, q8_0 or q4_k_m",
+                       mt_engine_name_at(0), options->file_type);
     if (d->format != MT_MODEL_GGUF)
         stage->file_type = mt_file_type_name(sparse.type);
     if (snprintf(stage->model_path, sizeof stage->model_path, "%s/model.gguf", stage->directory) >=

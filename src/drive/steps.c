@@ -15,6 +15,7 @@
 #define SPARE_TOKENS     8 /* of a context, for what is generated */
 #define AT_A_TIME_MAX    64
 #define OPENAI_AT_A_TIME 8
+#define SMALL_IDS        500  /* that any vocabulary has */
 #define UNKNOWN_SLOT     4096 /* tokens, where the server does not say */
 #define QUIET_PROMPTS    3    /* so many without the host taking more end the past prompts */
 #define ONE_PROMPT_NS    (2500 * MS)
@@ -122,9 +123,22 @@ static int step(struct mt_drive_state *drive, const char *mark, const char *endp
     return send_all(drive, &sending, 1);
 }
 
+/* Ids in the lower half of the vocabulary, where control tokens are few. */
+static char *body_of(const struct mt_drive_state *drive, const char *name, uint64_t seed,
+                     uint64_t n_tokens)
+{
+    uint64_t vocabulary = drive->facts.vocabulary;
+    const struct mt_drive_question question = {.seed = seed,
+                                               .n_tokens = n_tokens,
+                                               .n_ids = vocabulary > 8 ? vocabulary / 2 : 4,
+                                               .n_generated = 2,
+                                               .n_adapters = drive->facts.n_adapters};
+    return mt_drive_body(drive->engine, name, &question);
+}
+
 static char *prompt(const struct mt_drive_state *drive, uint64_t seed, uint64_t n_tokens)
 {
-    return mt_drive_completion_body(seed, n_tokens, drive->facts.vocabulary, 2);
+    return body_of(drive, "complete", seed, n_tokens);
 }
 
 /* As long as fits in a sequence's context, and in the time that one prompt may take. */
@@ -219,10 +233,8 @@ static void all_embeddings(struct mt_drive_state *drive)
         return;
     mt_rehearsal_mark(drive->rehearsal, "requests: all sequences at a time");
     for (size_t i = 0; i < n; i++)
-        sendings[i] =
-            (struct sending){.endpoint = "embed",
-                             .body = mt_drive_embedding_body(100 + i, embedding_tokens(drive),
-                                                             drive->facts.vocabulary)};
+        sendings[i] = (struct sending){
+            .endpoint = "embed", .body = body_of(drive, "embed", 100 + i, embedding_tokens(drive))};
     send_all(drive, sendings, n);
 }
 
@@ -231,11 +243,10 @@ static void embeddings(struct mt_drive_state *drive)
 {
     uint64_t tokens = embedding_tokens(drive);
     if (drive->ranks) {
-        step(drive, "request: ranking", "rank", mt_drive_rerank_body());
+        step(drive, "request: ranking", "rank", body_of(drive, "rank", 0, 0));
         return;
     }
-    if (step(drive, "request: embedding", "embed",
-             mt_drive_embedding_body(3, tokens, drive->facts.vocabulary)) != 200)
+    if (step(drive, "request: embedding", "embed", body_of(drive, "embed", 3, tokens)) != 200)
         return;
     drive->report->prompt_tokens = tokens;
     all_embeddings(drive);
@@ -267,7 +278,13 @@ static void learn_facts(struct mt_drive_state *drive)
 
 static char *openai_prompt(const struct mt_drive_state *drive, uint64_t seed, uint64_t n_tokens)
 {
-    return mt_drive_openai_body(drive->facts.model, seed, n_tokens, 4);
+    const struct mt_drive_question question = {.seed = seed,
+                                               .n_tokens = n_tokens,
+                                               .first_id = 10,
+                                               .n_ids = SMALL_IDS,
+                                               .n_generated = 4,
+                                               .model = drive->facts.model};
+    return mt_drive_body(drive->engine, "openai", &question);
 }
 
 /* A server of OpenAI's interface: a short prompt, the longest one, and some at a time. */
@@ -311,13 +328,12 @@ void mt_drive_requests(struct mt_drive_state *drive)
     all_slots(drive);
     if (drive->facts.n_adapters)
         step(drive, "request: with adapters", "complete",
-             mt_drive_adapters_body(4, drive->report->prompt_tokens, drive->facts.vocabulary,
-                                    drive->facts.n_adapters));
+             body_of(drive, "adapters", 4, drive->report->prompt_tokens));
     if (drive->saves_slots) {
         step(drive, "request: short prompt", "complete", prompt(drive, 3, SHORT_TOKENS));
-        step(drive, "request: a sequence is saved", "save", strdup("{\"filename\":\"slot.bin\"}"));
+        step(drive, "request: a sequence is saved", "save", body_of(drive, "save", 0, 0));
     }
     if (drive->facts.sees_images)
-        step(drive, "request: an image", "chat", mt_drive_image_body());
+        step(drive, "request: an image", "chat", body_of(drive, "chat", 0, 0));
     past_prompts(drive);
 }

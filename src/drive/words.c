@@ -207,8 +207,8 @@ static void find_wanted(const char *said, char text[64])
 {
     size_t length;
     size_t had_length;
-    const char *wanted = mt_drive_said(said, "says.wanted", &length);
-    const char *had = wanted ? mt_drive_said(wanted, "says.there", &had_length) : NULL;
+    const char *wanted = mt_drive_words_find(said, "says.wanted", &length);
+    const char *had = wanted ? mt_drive_words_find(wanted, "says.there", &had_length) : NULL;
     const char *had_end = had ? strstr(had, " GiB)") : NULL;
     char numbers[2][16];
     text[0] = '\0';

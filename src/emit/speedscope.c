@@ -28,7 +28,8 @@ static void append(struct document *document, json_t *array, json_t *value)
         document->failed = 1;
 }
 
-/* Where " (file:line)" begins; NULL where the frame has no such end. */
+/* Where " (file:line)" begins; NULL where the frame has no such end. Names of C++ and of folders
+ * have brackets too: it is the bracket that closes at the end. */
 static const char *find_file(const char *frame, const char **colon)
 {
     size_t length = strlen(frame);
@@ -40,11 +41,14 @@ static const char *find_file(const char *frame, const char **colon)
     if (at == length - 1 || at < 2 || frame[at - 1] != ':')
         return NULL;
     *colon = frame + at - 1;
-    const char *found = NULL;
-    for (const char *next = strstr(frame, " ("); next && next < *colon;
-         next = strstr(next + 1, " ("))
-        found = found ? found : next;
-    return found;
+    size_t depth = 1;
+    while (at-- > 1 && depth) {
+        depth += frame[at] == ')';
+        depth -= frame[at] == '(';
+        if (!depth && frame[at - 1] == ' ')
+            return frame + at - 1;
+    }
+    return NULL;
 }
 
 static json_t *frame_object(struct document *document, const char *frame)

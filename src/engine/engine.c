@@ -97,7 +97,7 @@ static int parse_version(struct words words, struct mt_engine_version *version)
     return 0;
 }
 
-static int compare_versions(const struct mt_engine_version *a, const struct mt_engine_version *b)
+int mt_engine_compare(const struct mt_engine_version *a, const struct mt_engine_version *b)
 {
     for (size_t i = 0; i < MT_ENGINE_VERSION_PARTS; i++)
         if (a->parts[i] != b->parts[i])
@@ -214,7 +214,7 @@ static int is_release(struct words text, const char *wanted, struct words *versi
         if (!equals(next_word(&line), "release"))
             continue;
         if (parse_version(next_word(&line), &named) < 0 || parse_version(whole, &asked) < 0 ||
-            compare_versions(&named, &asked))
+            mt_engine_compare(&named, &asked))
             continue;
         *version = next_word(&line);
         return 1;
@@ -306,9 +306,10 @@ int mt_engine_value(const struct mt_engine *engine, const char *key, struct mt_e
             continue;
         line.at += length;
         struct words since_word = next_word(&line);
-        if (parse_version(since_word, &since) < 0 || compare_versions(&since, &engine->version) > 0)
+        if (parse_version(since_word, &since) < 0 ||
+            mt_engine_compare(&since, &engine->version) > 0)
             continue;
-        if (found && compare_versions(&since, &best) < 0)
+        if (found && mt_engine_compare(&since, &best) < 0)
             continue;
         found = 1;
         best = since;
@@ -316,6 +317,64 @@ int mt_engine_value(const struct mt_engine *engine, const char *key, struct mt_e
         copy_word(value->since, since_word);
     }
     return found ? 0 : MT_ENOTFOUND;
+}
+
+/* Whether a line of this key stands before `line`. */
+static int stands_before(const struct mt_engine *engine, struct words key, const char *line)
+{
+    struct words all = {engine->text + engine->first[bucket_of(key.at, length_of(key))], line};
+    struct words other;
+    while (next_line(&all, &other)) {
+        struct words word = next_word(&other);
+        if (length_of(word) == length_of(key) && !memcmp(word.at, key.at, length_of(key)))
+            return 1;
+    }
+    return 0;
+}
+
+int mt_engine_next_key(const struct mt_engine *engine, size_t *at, char *key, size_t size)
+{
+    static const char *const headings[] = {"engine", "title", "versions", "newest", "release"};
+    struct words all = {engine->text + *at, engine->text + engine->length};
+    struct words line;
+    while (next_line(&all, &line)) {
+        const char *start = line.at;
+        struct words word = next_word(&line);
+        int is_rule = is_key(word);
+        for (size_t i = 0; i < sizeof headings / sizeof *headings; i++)
+            is_rule = is_rule && !equals(word, headings[i]);
+        *at = (size_t)(all.at - engine->text);
+        if (!is_rule || stands_before(engine, word, start))
+            continue;
+        copy_cut(key, size, word);
+        return 1;
+    }
+    return 0;
+}
+
+int mt_engine_next_version(const struct mt_engine *engine, const struct mt_engine_version *last,
+                           struct mt_engine *next)
+{
+    struct words all = {engine->text, engine->text + engine->length};
+    struct words line, best = {.at = NULL};
+    struct mt_engine_version least = *last, since;
+    while (next_line(&all, &line)) {
+        struct words key = next_word(&line);
+        struct words word = next_word(&line);
+        if (!is_key(key) || parse_version(word, &since) < 0 ||
+            mt_engine_compare(&since, &engine->version) <= 0 ||
+            mt_engine_compare(&since, &least) > 0 ||
+            (best.at && !mt_engine_compare(&since, &least)))
+            continue;
+        least = since;
+        best = word;
+    }
+    if (!best.at)
+        return 0;
+    *next = *engine;
+    next->version = least;
+    copy_word(next->version_text, best);
+    return 1;
 }
 
 /* The value as a terminated text, or NULL. */
@@ -361,7 +420,7 @@ int mt_engine_is_after(const struct mt_engine *engine, const char *key)
     struct mt_engine_version named;
     return mt_engine_value(engine, key, &value) == 0 &&
            parse_version((struct words){value.text, value.text + value.length}, &named) == 0 &&
-           compare_versions(&engine->version, &named) > 0;
+           mt_engine_compare(&engine->version, &named) > 0;
 }
 
 unsigned mt_engine_steps_unread(const struct mt_engine *engine)
@@ -370,7 +429,7 @@ unsigned mt_engine_steps_unread(const struct mt_engine *engine)
     newest.version = engine->newest;
     if (!mt_engine_is_after(engine, "read_up_to"))
         return 0;
-    return compare_versions(&engine->version, &engine->newest) > 0 &&
+    return mt_engine_compare(&engine->version, &engine->newest) > 0 &&
                    mt_engine_is_after(&newest, "read_up_to")
                ? 2
                : 1;

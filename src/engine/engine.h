@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Engine tables: what differs between engines and their versions, as data.
  *
- * A table is a text file in data/engines/, built into the library. Lines:
+ * A table is data/engines/NAME/engine.table, built into the library. Lines:
  *
  *   engine NAME                 first line that is no comment
  *   title  TEXT                 "llama.cpp"
@@ -63,6 +63,16 @@ struct mt_engine_value {
     char since[MT_ENGINE_NAME_BYTES];
 };
 int mt_engine_value(const struct mt_engine *engine, const char *key, struct mt_engine_value *value);
+
+/* Walks over the keys of a table, in its order; `at` starts from 0. A key that stands in several
+ * lines is met once. `key` is cut to `size`. Returns 0 behind the last. */
+int mt_engine_next_key(const struct mt_engine *engine, size_t *at, char *key, size_t size);
+/* Below 0, 0 or above 0, as one version comes before, is, or comes after another. */
+int mt_engine_compare(const struct mt_engine_version *a, const struct mt_engine_version *b);
+/* Sets `next` to the same table at the first version after that of `engine`, and not after `last`,
+ * from which any line holds. Returns 0 where there is none. */
+int mt_engine_next_version(const struct mt_engine *engine, const struct mt_engine_version *last,
+                           struct mt_engine *next);
 
 /* A key's value as a text, cut to `size`; "" where the table has none. */
 const char *mt_engine_text(const struct mt_engine *engine, const char *key, char *text,

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/invariant.h"
 #include "measure/device.h"
 #include "measure/sampler.h"
 
@@ -273,7 +274,24 @@ static void finish(struct call *call, void *value, uint64_t elapsed_ns,
     }
     measured.overlapped = call->host.overlapped;
     measured.latency_ns = elapsed_ns - call->host.excluded_ns;
+    MT_HOLDS(mt_measure_result_is_valid(&measured));
     *result = measured;
+}
+
+static int growth_is_valid(uint64_t baseline, uint64_t peak, uint64_t growth)
+{
+    if (baseline == MT_UNKNOWN || peak == MT_UNKNOWN)
+        return growth == MT_UNKNOWN;
+    return peak >= baseline && growth == peak - baseline;
+}
+
+int mt_measure_result_is_valid(const struct mt_measure_result *result)
+{
+    return growth_is_valid(result->baseline_bytes, result->peak_bytes, result->growth_bytes) &&
+           growth_is_valid(result->device_baseline_bytes, result->device_peak_bytes,
+                           result->device_growth_bytes) &&
+           growth_is_valid(result->device_own_baseline_bytes, result->device_own_peak_bytes,
+                           result->device_own_growth_bytes);
 }
 
 /* What is to be measured, with every default put in. */

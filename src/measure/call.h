@@ -9,6 +9,9 @@
 #include "measure/os.h"
 #include "measure/registry.h"
 
+/* Whether each growth is the peak less the baseline, where both are known. */
+int mt_measure_result_is_valid(const struct mt_measure_result *result);
+
 int mt_measure_call_in(const struct mt_measure_os *os, struct mt_measure_registry *registry,
                        void *(*function)(void *argument), void *argument,
                        const struct mt_measure_options *options, struct mt_measure_result *result,

@@ -76,7 +76,7 @@ static void llama_flags(const struct mt_placed *placed, const size_t *order, siz
         mt_strbuf_printf(flags, " --n-cpu-moe %" PRIu64, placement->host_layers + n);
     else if (n)
         mt_strbuf_printf(flags, " -ot 'blk\\.(%s)\\.ffn_.*_exps\\.=CPU'", mt_strbuf_text(&layers));
-    else if (placed->without_copies)
+    else if (placed->drops_copies)
         mt_strbuf_printf(flags, " -ot '%s=CPU'", MT_PLACE_NO_TENSOR);
     mt_strbuf_finish_part(&layers, flags);
 }
@@ -118,11 +118,11 @@ static void gigabyte_flags(const struct mt_placed *placed, const size_t *order, 
                            struct mt_strbuf *flags)
 {
     const struct mt_placement *placement = placed->placement;
-    const uint64_t tenth = (UINT64_C(1) << 30) / 10;
+    const uint64_t gib = UINT64_C(1) << 30;
     for (size_t i = 0; i < in_use; i++) {
         const struct mt_placement_device *device = &placement->devices[order[i]];
         uint64_t bytes = device->dense_bytes + device->expert_bytes + device->cache_bytes;
-        uint64_t tenths = (bytes + tenth - 1) / tenth;
+        uint64_t tenths = (10 * bytes + gib - 1) / gib;
         mt_strbuf_printf(flags, "%s%" PRIu64 ".%" PRIu64, i ? "," : "-gs ", tenths / 10,
                          tenths % 10);
     }

@@ -23,6 +23,11 @@ struct mt_placement_made *mt_placement_new(const struct mt_place_problem *proble
  * somewhere. */
 void mt_placement_count(const struct mt_place_problem *problem, struct mt_placement_made *made);
 
+/* Whether each unit lies somewhere, parts add up to what is used, and nothing was lost on the way.
+ */
+int mt_placement_is_valid(const struct mt_place_problem *problem,
+                          const struct mt_placement *placement);
+
 /* All that a unit takes where it lies. */
 static inline uint64_t mt_place_unit_bytes(const struct mt_place_unit *unit)
 {

@@ -178,7 +178,7 @@ static void set_as_placed(struct split_settings *split, const struct mt_predict_
         split->override = (struct mt_tensor_override){mt_strbuf_text(&split->pattern), "CPU"};
         split->settings.overrides = &split->override;
         split->settings.n_overrides = 1;
-    } else if (box->placed.without_copies) {
+    } else if (box->placed.drops_copies) {
         leave_out_copies(split);
     }
     mt_strbuf_finish(&layers);
@@ -191,7 +191,7 @@ static int estimate_evenly(const struct box *box, const struct mt_model *model,
 {
     struct split_settings split = {0};
     set_evenly(&split, settings, way, box->units.n_layers);
-    if (box->placed.without_copies)
+    if (box->placed.drops_copies)
         leave_out_copies(&split);
     return mt_estimate_create(model, &split.settings, even, error);
 }
@@ -491,7 +491,7 @@ static void add_notes(struct box *box, const struct mt_model_description *d, enu
                  "look at what was loaded.");
     if (way == MT_PLACE_LAYERS && box->placed.problem.n_devices > 1)
         add_note(box, "Ollama takes a number of layers and divides them among devices by itself.");
-    if (box->placed.without_copies)
+    if (box->placed.drops_copies)
         add_note(box,
                  "llama.cpp keeps no copies of its inputs for devices that work at once (-ot with "
                  "a pattern that matches nothing): more fits, and long prompts take longer.");
@@ -550,12 +550,12 @@ static int solve_without_copies(struct box *box, const struct mt_model *model,
     struct mt_placement *placement = box->placement;
     struct mt_estimate *estimate = box->estimate;
     struct mt_estimate *even = NULL;
-    if (settings->n_devices < 2 || box->placed.without_copies || (result && result != MT_ELIMIT) ||
+    if (settings->n_devices < 2 || box->placed.drops_copies || (result && result != MT_ELIMIT) ||
         (!result && !left_by(placement)))
         return result;
     box->placement = NULL;
     box->estimate = NULL;
-    box->placed.without_copies = 1;
+    box->placed.drops_copies = 1;
     int again = estimate_evenly(box, model, settings, MT_PLACE_TENSOR_SPLIT, &even, NULL);
     if (!again) {
         set_overheads(box, even, settings->n_devices);
@@ -566,14 +566,14 @@ static int solve_without_copies(struct box *box, const struct mt_model *model,
         mt_placement_destroy(placement);
         mt_estimate_destroy(estimate);
         /* With a part on the host there are none in any case. */
-        box->placed.without_copies = !left_by(box->placement);
+        box->placed.drops_copies = !left_by(box->placement);
         return 0;
     }
     mt_placement_destroy(box->placement);
     mt_estimate_destroy(box->estimate);
     box->placement = placement;
     box->estimate = estimate;
-    box->placed.without_copies = 0;
+    box->placed.drops_copies = 0;
     return result;
 }
 
@@ -623,8 +623,8 @@ static int make(struct box *box, const struct mt_model *model,
     if (way == MT_PLACE_DEVICE_MAP && !settings.weight_type)
         settings.weight_type = "auto";
     box->units.experts_are_whole = !mt_engine_has(&engine, "place.experts", "apart");
-    box->placed.without_copies =
-        options->without_copies && way == MT_PLACE_TENSOR_SPLIT && settings.n_devices > 1;
+    box->placed.drops_copies =
+        options->drops_copies && way == MT_PLACE_TENSOR_SPLIT && settings.n_devices > 1;
     result = prepare(box, model, &settings, options, &engine, way, error);
     if (!result)
         result = place_until_it_holds(box, model, &settings, way, error);

@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 
+#include "base/invariant.h"
+
 uint64_t mt_place_bytes(const struct mt_place_problem *problem)
 {
     uint64_t bytes = 0;
@@ -277,6 +279,7 @@ void mt_placement_count(const struct mt_place_problem *problem, struct mt_placem
     uint64_t bytes = mt_place_bytes(problem) - it->host_bytes - it->disk_bytes;
     it->least_devices = mt_place_least_devices(problem, bytes);
     it->least_share = mt_place_least_share(problem, bytes, in_use);
+    MT_HOLDS(mt_placement_is_valid(problem, it));
 }
 
 /* ---- bounds that hold for any placement on the devices ---- */

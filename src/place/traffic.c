@@ -135,6 +135,11 @@ int mt_expert_uses_read(const char *path, struct mt_expert_use **uses, size_t *n
     return result;
 }
 
+void mt_expert_uses_destroy(struct mt_expert_use *uses)
+{
+    free(uses);
+}
+
 int mt_place_expert_use(const struct mt_place_options *options, const struct mt_place_units *units,
                         double **use, struct mt_error *error)
 {

@@ -54,7 +54,7 @@ static void empty_own_large(struct mt_pool *pool, struct mt_pool_front *front)
 
 int mt_pool_front_reclaim(struct mt_pool *pool)
 {
-    int any = 0;
+    int any = mt_pool_transfer_reclaim(pool);
     for (struct mt_pool_front *front = pool->fronts; front; front = front->next)
         any |= empty_large(pool, front);
     return any;
@@ -156,6 +156,7 @@ void mt_pool_front_finish(struct mt_pool *pool)
         next = front->next;
         free(front);
     }
+    free(atomic_load(&pool->transfer));
     if (pool->classes)
         munmap((void *)pool->classes, (size_t)pool->n_classes);
     if (pool->sizes)
@@ -221,10 +222,18 @@ int mt_pool_front_take(struct mt_pool *pool, uint64_t bytes, uint64_t *address)
     if (mt_pool_mine.last.id != pool->id && other_front(pool, 0) &&
         mt_pool_front_pop(pool, bytes, address))
         return 1;
-    struct mt_pool_front *front = front_of(pool, 0);
-    if (front && front->flush != atomic_load(&pool->flush))
+    uint64_t key = (bytes - 1) / MT_POOL_ALIGN;
+    int is_on_way = mt_pool_transfer_has(pool, key);
+    struct mt_pool_front *front = front_of(pool, is_on_way);
+    if (!front)
+        return 0;
+    front->n_missed++;
+    if (front->flush != atomic_load(&pool->flush))
         empty_all(pool, front);
-    return 0;
+    if (!is_on_way)
+        return 0;
+    mt_pool_transfer_take(pool, front, key);
+    return mt_pool_front_pop(pool, bytes, address);
 }
 
 /* The large blocks that the thread keeps go back where they are many, and this one comes instead.
@@ -240,6 +249,7 @@ static int keep_large(struct mt_pool *pool, uint64_t address)
         return 0;
     if (front->n_large == MT_POOL_FEW) {
         pthread_mutex_lock(&pool->lock);
+        mt_pool_transfer_give_large(pool, front);
         empty_own_large(pool, front);
         pthread_mutex_unlock(&pool->lock);
     }
@@ -258,23 +268,33 @@ static void shrink(struct mt_pool *pool, struct mt_pool_front *front)
     }
 }
 
+void mt_pool_front_grant(struct mt_pool *pool, struct mt_pool_front *front, unsigned key,
+                         unsigned want)
+{
+    uint64_t each = (key + 1) * (uint64_t)MT_POOL_ALIGN;
+    if (want > MT_POOL_DEPTH)
+        want = MT_POOL_DEPTH;
+    if (want <= front->room[key])
+        return;
+    unsigned more = want - front->room[key];
+    if (front->granted_bytes + more * each > MT_POOL_MOST) {
+        shrink(pool, front);
+        more = 1;
+    }
+    front->room[key] = (uint8_t)(front->room[key] + more);
+    front->granted_bytes += more * each;
+}
+
 /* Makes room for one more of a class: the double of what it had, while all are within bounds. */
 static void make_room(struct mt_pool *pool, struct mt_pool_front *front, unsigned key)
 {
-    uint64_t each = (key + 1) * (uint64_t)MT_POOL_ALIGN;
+    unsigned room = front->room[key];
     pthread_mutex_lock(&pool->lock);
-    if (front->room[key] == MT_POOL_DEPTH)
+    if (room == MT_POOL_DEPTH) {
+        mt_pool_transfer_give(pool, front, key);
         empty(pool, front, key, MT_POOL_DEPTH / 2);
-    else {
-        unsigned more = front->room[key] ? front->room[key] : 1;
-        if (more > MT_POOL_DEPTH - front->room[key])
-            more = MT_POOL_DEPTH - front->room[key];
-        if (front->granted_bytes + more * each > MT_POOL_MOST) {
-            shrink(pool, front);
-            more = 1;
-        }
-        front->room[key] = (uint8_t)(front->room[key] + more);
-        front->granted_bytes += more * each;
+    } else {
+        mt_pool_front_grant(pool, front, key, room ? 2 * room : 1);
     }
     pthread_mutex_unlock(&pool->lock);
 }
@@ -345,5 +365,6 @@ void mt_pool_front_count(struct mt_pool *pool, struct mt_pool_stats *stats)
         stats->n_front_hits += taken;
         stats->n_frees += mt_pool_read(&front->n_kept);
     }
+    stats->front_bytes += mt_pool_transfer_bytes(pool);
     stats->live_bytes -= stats->front_bytes;
 }

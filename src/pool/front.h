@@ -25,8 +25,11 @@ struct mt_pool_front {
     uint64_t large_keys[MT_POOL_FEW];
     _Atomic uint64_t large_addresses[MT_POOL_FEW]; /* 0: someone took it */
     uint64_t flush;                                /* the pool's when it was last emptied for it */
-    struct mt_pool_front *next;                    /* of the pool's */
-    struct mt_pool_front *next_unused;             /* whose thread has ended */
+    uint64_t n_missed;                 /* requests that it could not serve from what it keeps */
+    uint64_t n_asked_before;           /* taken and missed, when transfer.c last looked */
+    uint64_t n_kept_before;            /* and kept, when that last changed */
+    struct mt_pool_front *next;        /* of the pool's */
+    struct mt_pool_front *next_unused; /* whose thread has ended */
     uint64_t granted_bytes;
     uint8_t room[MT_POOL_CLASSES];
     _Atomic uint8_t n[MT_POOL_CLASSES];
@@ -166,5 +169,23 @@ static inline int mt_pool_front_push(struct mt_pool *pool, uint64_t address)
     mt_pool_add(&front->n_kept, 1);
     return 1;
 }
+
+/* front.c, with the lock: makes room for `want` blocks of a class, or for as many as the thread may
+ * keep yet. */
+void mt_pool_front_grant(struct mt_pool *pool, struct mt_pool_front *front, unsigned key,
+                         unsigned want);
+
+/* transfer.c, with the lock but the two that say otherwise. */
+
+/* Takes blocks of a class from a thread that only gives back. */
+void mt_pool_transfer_give(struct mt_pool *pool, struct mt_pool_front *front, unsigned key);
+void mt_pool_transfer_give_large(struct mt_pool *pool, struct mt_pool_front *front);
+/* 1 where a block of the key may be there. Without the lock. */
+int mt_pool_transfer_has(struct mt_pool *pool, uint64_t key);
+/* Moves some blocks of the key to the calling thread's front. Without the lock. */
+void mt_pool_transfer_take(struct mt_pool *pool, struct mt_pool_front *front, uint64_t key);
+/* Gives all of them back to the pool. 1 where there were any. */
+int mt_pool_transfer_reclaim(struct mt_pool *pool);
+uint64_t mt_pool_transfer_bytes(struct mt_pool *pool);
 
 #endif

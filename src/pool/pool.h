@@ -73,6 +73,7 @@ struct mt_pool {
     uint64_t n_classes;
     _Atomic uint32_t *sizes; /* of the large one; NULL: threads keep no large blocks */
     uint64_t n_sizes;
+    _Atomic(struct mt_pool_transfer *) transfer; /* NULL: no thread has only given back so far */
 };
 
 /* streams.c */

@@ -257,7 +257,7 @@ const struct mt_pool_backend *mt_pool_simulated_segments(struct mt_pool_simulate
     return &device->segments;
 }
 
-void mt_pool_simulated_finish(struct mt_pool_simulated *device, uint64_t stream)
+void mt_pool_simulated_complete(struct mt_pool_simulated *device, uint64_t stream)
 {
     struct stream *entry = stream_of(device, stream);
     if (entry)

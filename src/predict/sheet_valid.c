@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What holds for every sheet and every estimate made of one. */
-#include "predict/torch/torch.h"
+#include "predict/sums.h"
 #include "sheet_internal.h"
 
 static int term_is_valid(const struct mt_sheet_line *line)

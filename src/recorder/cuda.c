@@ -8,8 +8,6 @@
 #include "recorder/modules.h"
 #include "recorder/real.h"
 
-enum { UNKNOWN = 0, LOOKED_UP = 1, KNOWN = 2 };
-
 struct entry {
     const char *name;
     const char *unfindable;

@@ -160,7 +160,7 @@ static int os_back(void *address, size_t length)
         result = store_in_pages(address, length);
     if (result == 0)
         return 0;
-    if (memtally_recorder.process && memtally_recorder.process->alive == 2)
+    if (memtally_recorder.process && memtally_recorder.process->alive == PROCESS_RECORDS)
         say_once("no space left for the recording; what follows is not recorded");
     return -ENOSPC;
 }

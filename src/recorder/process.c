@@ -182,25 +182,25 @@ static void create_file(void *context)
 int process_start(void)
 {
     struct process *process = memtally_recorder.process;
-    uint32_t none = 0;
+    uint32_t none = PROCESS_NEW;
     if (!process)
         return 0;
-    if (!__atomic_compare_exchange_n(&process->alive, &none, 1, 0, __ATOMIC_ACQUIRE,
+    if (!__atomic_compare_exchange_n(&process->alive, &none, PROCESS_STARTING, 0, __ATOMIC_ACQUIRE,
                                      __ATOMIC_ACQUIRE))
-        return none == 2;
+        return none == PROCESS_RECORDS;
     struct creation creation = {process, -EPERM, 0};
     do_aside_or_here(create_file, &creation);
     int result = creation.result;
     process->scratch = result < 0 ? NULL : mt_sys_map(MT_PICTURE_SCRATCH_BYTES);
     if (!process->scratch) {
-        process->alive = 3;
+        process->alive = PROCESS_GAVE_UP;
         say_once(is_too_little(result)
                      ? "no space left for the recording; the program runs unrecorded"
                      : "the recording cannot be written; the program runs unrecorded");
         return 0;
     }
     look_at_beginning(process, creation.resident);
-    __atomic_store_n(&process->alive, 2, __ATOMIC_RELEASE);
+    __atomic_store_n(&process->alive, PROCESS_RECORDS, __ATOMIC_RELEASE);
     return 1;
 }
 
@@ -215,7 +215,7 @@ void write_self(struct thread *thread, const void *address, size_t length)
 void process_end(int kind)
 {
     struct process *process = memtally_recorder.process;
-    if (!process || process->alive != 2 || process->ended)
+    if (!process || process->alive != PROCESS_RECORDS || process->ended)
         return;
     if (memtally_recorder.is_filtered) {
         process->file.header->end_kind = (uint32_t)kind;
@@ -279,18 +279,6 @@ static int read_settings(char **environment)
     return 1;
 }
 
-/* The time lies in the calling thread's own storage, which the child has a copy of. */
-static void before_fork(void)
-{
-    memtally_recorder.has_forked = 1;
-    memtally_tls.fork_ticks = memtally_recorder.knows_clock ? now_ticks() : 0;
-}
-
-static void after_fork(void)
-{
-    memtally_tls.fork_ticks = 0;
-}
-
 /* The bytes of struct process and struct thread are wiped in a forked child. */
 static void *map_wiped(size_t length)
 {
@@ -338,7 +326,7 @@ static int get_ready(char **environment)
         return 0;
     }
     recorder->has_key = (uint32_t)thread_make_key();
-    pthread_atfork(before_fork, after_fork, NULL);
+    pthread_atfork(before_fork, after_fork, after_fork_in_child);
     at_quick_exit(end_exit);
     recorder->ends_last = __cxa_atexit(end_last, NULL, NULL) == 0;
     return 1;
@@ -413,7 +401,8 @@ static void look_at_stop(struct process *process)
 __attribute__((destructor)) static void stop(void)
 {
     struct process *process = memtally_recorder.process;
-    if (process && process->alive == 2 && !process->ended && !memtally_recorder.is_filtered)
+    if (process && process->alive == PROCESS_RECORDS && !process->ended &&
+        !memtally_recorder.is_filtered)
         look_at_stop(process);
     if (!process || !process->looked_at_stop || !memtally_recorder.ends_last)
         end_exit();

@@ -182,20 +182,24 @@ static int64_t next_signed(struct table *table)
     return value & 1 ? -(int64_t)(value >> 1) : (int64_t)(value >> 1);
 }
 
+/* Forms of an entry of the table, by Objects/locations.md of CPython: short ones up to 9, one line
+ * for each of three, then without columns, with them, and of no line. */
+enum { FORM_SHORT_LAST = 9, FORM_LINE = 10, FORM_LINE_LAST = 12, FORM_LONG = 14, FORM_NONE = 15 };
+
 static int64_t lines_of_entry(struct table *table, uint32_t kind)
 {
     uint8_t byte;
-    if (kind <= 9) {
+    if (kind <= FORM_SHORT_LAST) {
         next_byte(table, &byte);
         return 0;
     }
-    if (kind <= 12) {
+    if (kind <= FORM_LINE_LAST) {
         next_byte(table, &byte);
         next_byte(table, &byte);
-        return kind - 10;
+        return kind - FORM_LINE;
     }
-    int64_t lines = kind == 15 ? 0 : next_signed(table);
-    if (kind == 14)
+    int64_t lines = kind == FORM_NONE ? 0 : next_signed(table);
+    if (kind == FORM_LONG)
         for (int i = 0; i < 3; i++)
             next_varint(table);
     return lines;

@@ -186,10 +186,10 @@ static void *look_up(void *from, const char *name)
 /* Whatever the loader says nevertheless for dlerror() is not the program's to read. */
 int real_look_up(void)
 {
-    uint32_t unknown = 0;
-    if (!__atomic_compare_exchange_n(&memtally_real.state, &unknown, 1, 0, __ATOMIC_ACQUIRE,
+    uint32_t unknown = UNKNOWN;
+    if (!__atomic_compare_exchange_n(&memtally_real.state, &unknown, LOOKED_UP, 0, __ATOMIC_ACQUIRE,
                                      __ATOMIC_ACQUIRE))
-        return unknown == 2;
+        return unknown == KNOWN;
     real_look_up_loader();
     store(&memtally_real.syscall, look_up(RTLD_NEXT, "syscall"));
     void *usable_size = look_up(RTLD_NEXT, "malloc_usable_size");
@@ -217,6 +217,6 @@ int real_look_up(void)
     if (!memtally_real.has_sanitizer) /* its __tls_get_addr() is not ready either */
         find_loader_errors();
     dlerror();
-    __atomic_store_n(&memtally_real.state, 2, __ATOMIC_RELEASE);
+    __atomic_store_n(&memtally_real.state, KNOWN, __ATOMIC_RELEASE);
     return 1;
 }

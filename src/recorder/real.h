@@ -7,9 +7,12 @@
 #include "recorder/cuda.h"
 #include "recorder/recorder.h"
 
+/* Whether real functions are known yet. */
+enum lookup { UNKNOWN, LOOKED_UP, KNOWN };
+
 /* One member for each hooked libc function; NULL where libc has none of that name. */
 struct real {
-    uint32_t state;          /* 0: unknown, 1: being looked up, 2: known */
+    uint32_t state;          /* enum lookup */
     uintptr_t allocator_low; /* the module that provides malloc */
     uintptr_t allocator_high;
     uintptr_t libc_low;
@@ -25,7 +28,7 @@ struct real {
     int is_libc_heap;        /* malloc is libc's */
     const uintptr_t *heap_end; /* where libc keeps the end of its heap; NULL: not known */
     size_t (*malloc_usable_size)(void *address); /* NULL where malloc's module has none */
-    uint32_t cuda_state;                         /* 0: unknown, 1: being looked up, 2: known */
+    uint32_t cuda_state;                         /* enum lookup */
     struct cuda cuda;                            /* once it is known */
     struct blas blas;
     struct cuda_unwinder unwinder;

@@ -88,7 +88,6 @@ struct thread {
     struct python_slot python[PYTHON_SLOTS];
 };
 
-/* What the process knows of itself. In memory that is wiped on fork. */
 /* The most that the driver said was used of a device since it was last asked for. */
 struct device_watch {
     uint32_t state;
@@ -98,13 +97,17 @@ struct device_watch {
 
 #define DEVICE_WATCHES 16u /* measurements of devices at a time; further ones are sampled */
 
+enum process_state { PROCESS_NEW, PROCESS_STARTING, PROCESS_RECORDS, PROCESS_GAVE_UP };
+
+/* What the process knows of itself. In memory that is wiped on fork. */
 struct process {
-    uint32_t alive; /* 0: not started, 1: being started, 2: recording, 3: given up */
+    uint32_t alive; /* enum process_state */
     uint32_t next_stream;
     uint32_t picture_busy; /* whose turn it is, by its thread number; also guards `scratch` */
     uint32_t ended;
     uint32_t leftover_busy;
     struct mt_file file;
+    struct mt_file_header parents_header; /* in place of the file's where that is a parent's */
     struct thread *threads;
     struct thread *leftover; /* for what threads do after their end; one at a time */
     uint32_t aside_busy;     /* a lock */
@@ -145,11 +148,11 @@ struct interpreter {
     void *(*module)(void *definition, int version);
 };
 
-/* The recorder's one object. What it points to is set once, when it starts. */
 /* Most places of sampled blocks hold none, so that most blocks that are freed need not be looked
  * for. */
 #define SAMPLE_PLACES 16384u
 
+/* The recorder's one object. What it points to is set once, when it starts. */
 struct recorder {
     uint32_t state; /* enum recorder_state */
     uint32_t pid;   /* of the process that it started in; a forked child has another */
@@ -190,12 +193,19 @@ struct recorder {
 
 extern HIDDEN struct recorder memtally_recorder;
 
+/* Whose state the thread at work has, for as long as it is at work. */
+enum borrowed {
+    BORROWED = 1, /* the process's leftover one */
+    INHERITED = 2 /* that of a parent, whose work a signal handler interrupted to fork */
+};
+
 struct tls {
     struct thread *thread;
-    uintptr_t busy;    /* the guard: the frame that has set it; 0: none */
-    uint8_t borrowed;  /* the thread at work is the process's leftover one */
-    uint8_t ended;     /* the thread's own state is given back for good */
-    uint8_t last_call; /* its key's destructor has run once */
+    uintptr_t busy;       /* the guard: the frame that has set it; 0: none */
+    uint8_t borrowed;     /* enum borrowed */
+    uint8_t ended;        /* the thread's own state is given back for good */
+    uint8_t last_call;    /* its key's destructor has run once */
+    uint8_t forks_within; /* a fork is under way that came upon the recorder at work */
     uintptr_t stack_low;
     uintptr_t stack_high;
     uint64_t fork_ticks;   /* when fork() was called, in the child too */
@@ -210,6 +220,12 @@ HIDDEN int recorder_start(char **environment);
 HIDDEN int process_start(void);
 HIDDEN void process_end(int kind);
 HIDDEN void write_self(struct thread *thread, const void *address, size_t length);
+
+/* fork.c: the handlers of pthread_atfork(), and the end of what a child inherited. */
+HIDDEN void before_fork(void);
+HIDDEN void after_fork(void);
+HIDDEN void after_fork_in_child(void);
+HIDDEN void forget_parent(void);
 
 /* foresee.c: called by the loader's own end alone, since it asks the loader. */
 HIDDEN void foresee_end(void);

@@ -72,17 +72,19 @@ static void read_byte(struct maps_line *line, char byte)
         line->number[line->field] = line->number[line->field] << 4 | digit;
 }
 
-/* Finds the mapping that `address` lies in. Returns 1, or 2 where it is named "[stack]": no other
+enum mapping_kind { MAPPING_NONE, MAPPING_OTHER, MAPPING_MAIN_STACK };
+
+/* Finds the mapping that `address` lies in. The main thread's stack is named "[stack]": no other
  * name that the kernel gives to memory on which code can stand ends in "k]". */
-static int find_mapping(uintptr_t address, uintptr_t *low, uintptr_t *high)
+static enum mapping_kind find_mapping(uintptr_t address, uintptr_t *low, uintptr_t *high)
 {
     char text[2048];
     struct maps_line line = {0};
     long got;
-    int found = 0;
+    enum mapping_kind found = MAPPING_NONE;
     int fd = memtally_record_os.open("/proc/thread-self/maps", O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0)
-        return 0;
+        return MAPPING_NONE;
     while (!found && (got = memtally_record_os.read(fd, text, sizeof text)) > 0) {
         for (long i = 0; i < got && !found; i++) {
             if (text[i] != '\n') {
@@ -92,7 +94,8 @@ static int find_mapping(uintptr_t address, uintptr_t *low, uintptr_t *high)
             if (address >= line.number[0] && address < line.number[1]) {
                 *low = line.number[0];
                 *high = line.number[1];
-                found = line.last[0] == 'k' && line.last[1] == ']' ? 2 : 1;
+                found =
+                    line.last[0] == 'k' && line.last[1] == ']' ? MAPPING_MAIN_STACK : MAPPING_OTHER;
             }
             line = (struct maps_line){0};
         }
@@ -120,10 +123,10 @@ void stack_find_bounds(const void *place)
     uintptr_t self = (uintptr_t)pthread_self();
     uintptr_t low;
     uintptr_t high;
-    int kind = find_mapping(here, &low, &high);
-    if (!kind)
+    enum mapping_kind kind = find_mapping(here, &low, &high);
+    if (kind == MAPPING_NONE)
         return;
-    if (kind == 2) {
+    if (kind == MAPPING_MAIN_STACK) {
         uintptr_t grows = limit_of_stack();
         low = high > grows && high - grows < low ? high - grows : low;
     } else if (self > here && self < high && high - self > THREAD_DATA_BYTES) {

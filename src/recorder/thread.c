@@ -228,7 +228,7 @@ static void init_thread(struct thread *thread, struct process *process)
 static struct thread *begin(int *first)
 {
     struct process *process = memtally_recorder.process;
-    *first = process->alive != 2;
+    *first = process->alive != PROCESS_RECORDS;
     if (!process_start())
         return NULL;
     struct thread *thread = get_thread(process);
@@ -260,14 +260,14 @@ static struct thread *begin_own(struct tls *tls)
 static struct thread *borrow(struct tls *tls)
 {
     struct process *process = memtally_recorder.process;
-    if (process->alive != 2)
+    if (process->alive != PROCESS_RECORDS)
         return NULL;
     for (int tries = 0; __atomic_exchange_n(&process->leftover_busy, 1, __ATOMIC_ACQUIRE); tries++)
         if (tries == 10000) {
             __atomic_fetch_add(&process->file.header->events_lost, 1, __ATOMIC_RELAXED);
             return NULL;
         }
-    tls->borrowed = 1;
+    tls->borrowed = BORROWED;
     if (process->leftover) {
         memset(&process->leftover->chain, 0, sizeof process->leftover->chain); /* another's */
         return process->leftover;
@@ -285,6 +285,10 @@ static struct thread *borrow(struct tls *tls)
 
 void thread_give_back(void)
 {
+    if (memtally_tls.borrowed & INHERITED) {
+        forget_parent();
+        return;
+    }
     memtally_tls.borrowed = 0;
     __atomic_store_n(&memtally_recorder.process->leftover_busy, 0, __ATOMIC_RELEASE);
 }
@@ -300,7 +304,7 @@ static int is_on_signal_stack(void)
 static void give_up(struct tls *tls)
 {
     struct process *process = memtally_recorder.process;
-    struct thread *thread = tls->borrowed && process ? process->leftover : tls->thread;
+    struct thread *thread = tls->borrowed & BORROWED && process ? process->leftover : tls->thread;
     if (thread) {
         memset(&thread->chain, 0, sizeof thread->chain);
         mt_writer_break_off(&thread->writer);
@@ -330,10 +334,10 @@ struct thread *thread_start(const void *frame)
     struct recorder *recorder = &memtally_recorder;
     struct tls *tls = &memtally_tls;
     uint32_t state = __atomic_load_n(&recorder->state, __ATOMIC_ACQUIRE);
-    if (state == OFF || (state == STARTED && recorder->process->alive == 3))
+    if (state == OFF || (state == STARTED && recorder->process->alive == PROCESS_GAVE_UP))
         return NULL;
     if (recorder->is_filtered) { /* a new state would need system calls */
-        if (recorder->process->alive == 2)
+        if (recorder->process->alive == PROCESS_RECORDS)
             __atomic_fetch_add(&recorder->process->file.header->events_lost, 1, __ATOMIC_RELAXED);
         return NULL;
     }

@@ -20,9 +20,9 @@
  * MT_HEAP_UNIT. Without SIZED, the size is that of the last ALLOC before it whose stream and stack
  * have the same mt_frame_context(). Where tick_shift is 0, ALLOC and FREE take a delta from [time].
  *
- * Without PLACED nobody has kept the address: the block ended in the same frame, before any event
- * of which its address could tell something. A reader gives it a place of its own from
- * MT_UNPLACED_FROM on. */
+ * Without PLACED nobody has kept the address: the block is below 64 KiB and ended in the same
+ * frame, before any event of the same file of which its address could tell something. A reader
+ * gives it a place of its own from MT_UNPLACED_FROM on. */
 #ifndef MT_RECORDING_FRAME_H
 #define MT_RECORDING_FRAME_H
 
@@ -33,7 +33,6 @@
 #define MT_FRAME_OTHER    (1u << 22)  /* bytes of its column OTHER, after which it ends */
 #define MT_FRAME_MOST     (1u << 24)  /* bytes of all columns, unpacked */
 #define MT_FRAME_CONTEXTS 4096u
-#define MT_UNPLACED_FROM  ((uint64_t)1 << 62)
 
 enum mt_frame_column {
     MT_COLUMN_OPS,

@@ -7,11 +7,15 @@
 
 #include "base/array.h"
 #include "base/crc32c.h"
+#include "base/invariant.h"
 #include "base/varint.h"
 #include "recording/events.h"
 #include "recording/frame.h"
 
 #define LEVEL 3
+
+/* A block from here on may lie in a mapping of its own, which a picture shows. */
+#define PLACED_FROM_BYTES 65536u
 
 /* An event of a frame under way. */
 struct item {
@@ -151,6 +155,8 @@ static int grow_live(struct mt_frame_writer *writer)
     for (size_t i = 0; i < n; i++)
         if (old[i].item)
             writer->live[find_live(writer, old[i].key)] = old[i];
+    MT_HOLDS((writer->live_capacity & (writer->live_capacity - 1)) == 0 &&
+             writer->live_capacity > 2 * writer->n_live);
     free(old);
     return 0;
 }
@@ -213,7 +219,7 @@ static void gather_free(struct mt_frame_writer *writer, struct item *item)
     struct slot *slot = &writer->slots[begun->slot];
     item->op += MT_FRAME_FREE;
     item->slot = begun->slot;
-    if (writer->tick_shift && slot->epoch == writer->n_others)
+    if (writer->tick_shift && slot->epoch == writer->n_others && begun->size < PLACED_FROM_BYTES)
         begun->op &= (uint8_t)~MT_FRAME_PLACED;
     slot->next_free = writer->free_slot;
     writer->free_slot = begun->slot + 1;

@@ -41,9 +41,9 @@ struct pm_scan_arg {
 #define KERNEL_SPACE ((uint64_t)1 << 63)
 #define PATH_BYTES   64
 
-/* Linux holds the lock of a process's mappings during a scan. Another process waits for it no
- * longer than this many pages take: some 2 ms. */
-#define OUTSIDE_MOST_PAGES ((uint64_t)131072)
+/* Linux holds the lock of a process's mappings during a scan. The process that is looked at waits
+ * for it no longer than this many pages take: some 0.2 ms. */
+#define OUTSIDE_MOST_PAGES ((uint64_t)16384)
 
 /* Where a scan ends. PAGEMAP_SCAN refuses a range that goes past what the kernel gives programs. */
 #if defined(__aarch64__)
@@ -210,14 +210,19 @@ static int scan_range(struct picture *picture, int fd, uint64_t start, uint64_t 
         if (arg.walk_end <= arg.start)
             return 0;
         arg.start = arg.walk_end;
+        if (arg.start < end && picture->request->rest)
+            picture->request->rest();
     }
     return 1;
 }
 
+/* What stands in a line of maps, in this order. */
+enum field { START, END, RIGHTS, OFFSET, DEVICE, INODE, NAME };
+
 /* A line of maps, read a byte at a time: where it starts, its inode, and its name's beginning. */
 struct line_reader {
     uint64_t start;
-    int field; /* 0: start, 1: end, 2: rights, 3: offset, 4: device, 5: inode, 6: name */
+    int field; /* of the line: enum field */
     int has_inode;
     char name[2];
     int n_name;
@@ -228,16 +233,16 @@ static int read_line(struct line_reader *line, char byte)
 {
     if (byte == '\n')
         return 1;
-    if (line->field == 6) {
+    if (line->field == NAME) {
         if (line->n_name < 2 && (line->n_name || byte != ' '))
             line->name[line->n_name++] = byte;
         return 0;
     }
-    if (byte == ' ' || (byte == '-' && line->field == 0))
+    if (byte == ' ' || (byte == '-' && line->field == START))
         line->field++;
-    else if (line->field == 5)
+    else if (line->field == INODE)
         line->has_inode |= byte != '0';
-    else if (line->field == 0)
+    else if (line->field == START)
         line->start = line->start * 16 + (uint64_t)(byte <= '9' ? byte - '0' : byte - 'a' + 10);
     return 0;
 }
@@ -325,7 +330,7 @@ static int read_pagemap(struct picture *picture, int fd, uint64_t start, uint64_
 struct range_reader {
     uint64_t start;
     uint64_t end;
-    int field; /* 0: start, 1: end, 2: the rest of the line */
+    int field; /* START, END, or what comes after them */
 };
 
 /* Takes one byte; returns 1 when a range is complete. */
@@ -335,15 +340,15 @@ static int take_byte(struct range_reader *reader, char byte)
         *reader = (struct range_reader){0};
         return 0;
     }
-    if (reader->field == 2)
+    if (reader->field == RIGHTS)
         return 0;
-    uint64_t *number = reader->field == 0 ? &reader->start : &reader->end;
+    uint64_t *number = reader->field == START ? &reader->start : &reader->end;
     if (byte >= '0' && byte <= '9')
         *number = *number * 16 + (uint64_t)(byte - '0');
     else if (byte >= 'a' && byte <= 'f')
         *number = *number * 16 + (uint64_t)(byte - 'a' + 10);
     else
-        return ++reader->field == 2;
+        return ++reader->field == RIGHTS;
     return 0;
 }
 

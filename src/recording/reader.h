@@ -18,6 +18,9 @@
 
 #define MT_EVENT_FIELDS 8
 
+/* No memory lies from here on. A packed file did not keep the address of a block that does. */
+#define MT_UNPLACED_FROM ((uint64_t)1 << 62)
+
 /* One event. Which fields it has says MT_EVENT_LIST; the heap address is already plain. `bytes` is
  * the payload of STRING, PICTURE_TEXT and MACHINE, and the undecoded rest of STACK and
  * PICTURE_RUNS, which mt_event_frames() and mt_runs_init() decode; it lives until the next event

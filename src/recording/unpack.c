@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/invariant.h"
 #include "recording/blocks.h"
 #include "recording/frame.h"
 
@@ -107,6 +108,8 @@ static int grow_lanes(struct mt_frames *frames)
     for (size_t i = 0; i < n; i++)
         if (old[i].is_used)
             *place_of(frames, old[i].stream) = old[i];
+    MT_HOLDS((frames->n_places & (frames->n_places - 1)) == 0 &&
+             frames->n_places >= 2 * frames->n_lanes);
     free(old);
     return 0;
 }

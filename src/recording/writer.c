@@ -3,6 +3,7 @@
  * nothing that allocates, locks or sets errno. It must not know what the events are about. */
 #include "recording/writer.h"
 
+#include <errno.h>
 #include <fcntl.h>
 
 #include "base/crc32c.h"
@@ -44,7 +45,7 @@ static void fill_header(struct mt_file_header *header, const struct mt_file_head
 
 static int is_too_much(int result)
 {
-    return result == -27 || result == -22; /* EFBIG, EINVAL */
+    return result == -EFBIG || result == -EINVAL;
 }
 
 /* The largest size in whole blocks that the file system and the program's limits allow. */
@@ -134,6 +135,14 @@ void mt_file_close(struct mt_file *file)
     file->os->unmap(file->header, file->page_bytes);
     file->header = NULL;
     file->last_page = NULL;
+}
+
+int mt_writer_is_valid(const struct mt_writer *writer)
+{
+    if (!writer->block)
+        return !writer->events && !writer->cursor && !writer->limit;
+    return writer->events <= writer->cursor && writer->cursor <= writer->limit &&
+           writer->cursor == writer->events + writer->block->used;
 }
 
 void mt_writer_init(struct mt_writer *writer, struct mt_file *file, uint32_t stream, uint32_t tid)

@@ -85,6 +85,9 @@ struct mt_writer {
     uint8_t *run_end;
 };
 
+/* Whether the above holds, outside of an event. */
+int mt_writer_is_valid(const struct mt_writer *writer);
+
 /* Creates the file at `path` from `initial`, whose constant fields the caller has filled; the file
  * must not exist. It is sparse and as large as it may become. Returns 0 or a negated errno. */
 int mt_file_create(struct mt_file *file, const struct mt_record_os *os, const char *path,

@@ -232,12 +232,12 @@ static void keep_told(struct mt_account_reader *reader, const struct mt_account_
         return;
     }
     reader->told[reader->n_told++] =
-        (struct mt_told){.pid = raw->pid,
-                         .category = (enum mt_category)raw->category,
-                         .object = raw->object,
-                         .bytes = raw->bytes,
-                         .time_ns = raw->time_ns,
-                         .name = own_text(reader, raw->detail, sizeof raw->detail)};
+        (struct mt_purpose){.pid = raw->pid,
+                            .category = (enum mt_category)raw->category,
+                            .object = raw->object,
+                            .bytes = raw->bytes,
+                            .time_ns = raw->time_ns,
+                            .name = own_text(reader, raw->detail, sizeof raw->detail)};
 }
 
 /* What a buffer is for is often known after it was made only; then it always was for that. */

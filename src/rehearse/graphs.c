@@ -77,7 +77,7 @@ static void tell(void *context, struct mt_torch *torch)
 {
     const struct mt_account_reader *reader = context;
     for (size_t i = 0; i < reader->n_told; i++) {
-        const struct mt_told *told = &reader->told[i];
+        const struct mt_purpose *told = &reader->told[i];
         mt_torch_usage(torch, told->pid, told->object, told->bytes, told->time_ns, told->category,
                        told->name);
     }

@@ -23,7 +23,7 @@ struct mt_noted {
 };
 
 /* The purpose that a library named for a part of an allocation. */
-struct mt_told {
+struct mt_purpose {
     uint32_t pid;
     enum mt_category category;
     uint64_t object;
@@ -67,7 +67,7 @@ struct mt_account_reader {
     size_t n_live;
     struct mt_holder *holders;
     size_t n_holders, holders_capacity;
-    struct mt_told *told;
+    struct mt_purpose *told;
     size_t n_told;
     size_t told_capacity;
     int out_of_memory;

@@ -479,7 +479,7 @@ static int open_traces(struct maker *maker, const char *directory, struct mt_err
                        directory);
     const struct mt_account_reader *reader = maker->reader;
     for (size_t i = 0; result == 0 && i < reader->n_told; i++) {
-        const struct mt_told *told = &reader->told[i];
+        const struct mt_purpose *told = &reader->told[i];
         mt_torch_usage(maker->source.torch, told->pid, told->object, told->bytes, told->time_ns,
                        told->category, told->name);
     }

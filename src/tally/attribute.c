@@ -408,7 +408,9 @@ static void paint_blocks(struct painter *painter)
     if (painter->failed)
         return;
     for (uint64_t at = 0; (block = mt_blocks_next(blocks, &at));) {
-        claim_at(painter, mt_paint_claim_of(&painter->paint, block))->count++;
+        struct mt_claim *claim = claim_at(painter, mt_paint_claim_of(&painter->paint, block));
+        claim->count++;
+        claim->unplaced_bytes += block->address >= MT_UNPLACED_FROM ? block->size : 0;
     }
     painter->failed |= mt_paint_blocks(&painter->paint, blocks) < 0;
 }
@@ -553,6 +555,8 @@ static void count_piece(struct painter *painter, struct mt_shared_pages *seen,
     uint64_t held = 0;
     claim->resident_bytes += bytes;
     claim->is_carried |= (piece->flags & MT_RUN_CARRIED) != 0;
+    if (piece->low >= MT_UNPLACED_FROM)
+        claim->unplaced_bytes -= bytes < claim->unplaced_bytes ? bytes : claim->unplaced_bytes;
     if (!(piece->flags & MT_RUN_FILE)) {
         claim->anonymous_bytes += bytes;
         return;
@@ -627,7 +631,10 @@ static uint64_t count_pages(struct painter *painter, struct mt_shared_pages *see
 static void divide_heap(struct painter *painter)
 {
     const struct mt_replay *replay = painter->replay;
-    if (!replay || painter->subject->every_block)
+    if (!replay)
+        return;
+    mt_claims_place(painter->claims, painter->heap);
+    if (painter->subject->every_block)
         return;
     uint64_t in_use = mt_replay_small_bytes(replay);
     in_use -= painter->labelled_bytes < in_use ? painter->labelled_bytes : in_use;
@@ -635,17 +642,11 @@ static void divide_heap(struct painter *painter)
         claim(painter, MT_CATEGORY_RUNTIME, MT_PROVENANCE_INFERRED, "heap blocks below 64 KiB");
     if (!index)
         return;
-    struct mt_claim *heap = claim_at(painter, painter->heap);
     struct mt_claim *small = claim_at(painter, index);
-    uint64_t resident = in_use < heap->resident_bytes ? in_use : heap->resident_bytes;
-    uint64_t anonymous = resident < heap->anonymous_bytes ? resident : heap->anonymous_bytes;
     small->allocated_bytes = in_use;
-    small->resident_bytes = resident;
-    small->anonymous_bytes = anonymous;
     small->count =
         replay->small_allocs > replay->small_frees ? replay->small_allocs - replay->small_frees : 0;
-    heap->resident_bytes -= resident;
-    heap->anonymous_bytes -= anonymous;
+    mt_claim_give(claim_at(painter, painter->heap), small, in_use);
 }
 
 /* Of what the kernel counts and nobody claims, as much as threads may be giving back. */

@@ -21,7 +21,8 @@ struct mt_claim {
     uint64_t anonymous_bytes; /* of the resident ones: backed by no file */
     uint64_t shared_bytes;    /* of the resident ones: counted for an earlier process */
     uint64_t count;
-    int is_carried; /* some of the resident ones follow from events */
+    uint64_t unplaced_bytes; /* of blocks that lie nobody knows where, less their resident ones */
+    int is_carried;          /* some of the resident ones follow from events */
 };
 
 struct mt_claims {
@@ -55,6 +56,13 @@ int mt_attribute(const struct mt_subject *subject, struct mt_shared_pages *seen,
                  struct mt_attribution *attribution);
 
 void mt_attribution_finish(struct mt_attribution *attribution);
+
+/* Up to so many resident bytes become another claim's (claims.c). */
+void mt_claim_give(struct mt_claim *from, struct mt_claim *to, uint64_t bytes);
+
+/* Blocks whose place nobody has kept lie in the heap's arenas: its claim gives each claim what of
+ * its unplaced blocks it has pages for (claims.c). */
+void mt_claims_place(struct mt_claims *claims, size_t heap);
 
 /* The claim of that category, provenance and name, made when new; 0 where memory ran out. */
 size_t mt_claim_of(struct mt_claims *claims, enum mt_category category,

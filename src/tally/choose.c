@@ -5,9 +5,8 @@
 
 #include "base/error.h"
 #include "tally/moment.h"
+#include "tally/nearest.h"
 #include "tally/tree.h"
-
-#define SAME_SIZE_BYTES ((uint64_t)1 << 20)
 
 static uint64_t distance(uint64_t a, uint64_t b)
 {
@@ -240,33 +239,10 @@ struct mt_instant mt_moment_instant(const struct mt_recording *recording,
 
 /* ---- the processes ---- */
 
-/* How far a picture's size is from the size at the moment, nothing where it is about the same. */
-static uint64_t size_apart(const struct mt_picture *picture, uint64_t resident_bytes)
-{
-    uint64_t apart = distance(picture->resident_bytes, resident_bytes);
-    return apart <= resident_bytes / 64 + SAME_SIZE_BYTES ? 0 : apart;
-}
-
-/* The picture that shows a process best as it was at `ns`. The processes of a tree are rarely
- * pictured at once; one of the right size from another time says more than a nearer one from before
- * the process grew. Of those of about the right size it is the nearest in time. */
 static const struct mt_picture *best_picture(const struct mt_image *image, uint64_t ns)
 {
-    const struct mt_picture *found = NULL;
-    uint64_t resident = own_resident_at(image, ns);
-    uint64_t best = 0;
-    for (size_t i = 0; i < image->n_pictures; i++) {
-        const struct mt_picture *picture = &image->pictures[i];
-        if (picture->ns == ns)
-            return picture;
-        uint64_t apart = size_apart(picture, resident);
-        if (!found || apart < best ||
-            (apart == best && distance(picture->ns, ns) < distance(found->ns, ns))) {
-            found = picture;
-            best = apart;
-        }
-    }
-    return found;
+    return mt_picture_nearest(image->pictures, image->n_pictures, ns, own_resident_at(image, ns),
+                              NULL);
 }
 
 /* A fork that was never pictured looks like its parent did when it was forked. */

@@ -76,3 +76,32 @@ size_t mt_claim_of(struct mt_claims *claims, enum mt_category category,
         return 0;
     return made;
 }
+
+void mt_claim_give(struct mt_claim *from, struct mt_claim *to, uint64_t bytes)
+{
+    uint64_t resident = bytes < from->resident_bytes ? bytes : from->resident_bytes;
+    uint64_t anonymous = resident < from->anonymous_bytes ? resident : from->anonymous_bytes;
+    from->resident_bytes -= resident;
+    from->anonymous_bytes -= anonymous;
+    to->resident_bytes += resident;
+    to->anonymous_bytes += anonymous;
+}
+
+/* No picture of the process itself was taken while they were alive. One from outside may be of
+ * then, and any moment may be asked for. */
+void mt_claims_place(struct mt_claims *claims, size_t heap)
+{
+    const uint64_t room = claims->items[heap].resident_bytes;
+    uint64_t sum = 0;
+    for (size_t i = 1; i < claims->n; i++)
+        sum += claims->items[i].unplaced_bytes;
+    claims->items[heap].is_carried |= sum > 0;
+    for (size_t i = 1; i < claims->n; i++) {
+        struct mt_claim *claim = &claims->items[i];
+        uint64_t bytes = claim->unplaced_bytes;
+        if (sum > room)
+            bytes = (uint64_t)((double)bytes * ((double)room / (double)sum));
+        mt_claim_give(&claims->items[heap], claim, bytes);
+        claim->is_carried |= bytes > 0;
+    }
+}

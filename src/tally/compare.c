@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/invariant.h"
 #include "tally/compare.h"
 
 const char *mt_component_name(enum mt_component component)
@@ -413,6 +414,7 @@ int mt_compare(const struct mt_compare_side *a, const struct mt_compare_side *b,
         mt_comparison_destroy(&comparing->comparison);
         return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
     }
+    MT_HOLDS(mt_comparison_is_valid(&comparing->comparison));
     *comparison = &comparing->comparison;
     return 0;
 }

@@ -34,6 +34,9 @@ int mt_compare_rows(struct mt_comparing *comparing);
 const struct mt_tally_place *mt_compare_partner(const struct mt_tally *a, const struct mt_tally *b,
                                                 const struct mt_tally_place *place);
 
+/* Whether differences and verdicts are those of the sizes beside them. */
+int mt_comparison_is_valid(const struct mt_comparison *comparison);
+
 /* Fills in the advice. Returns 0 or MT_ENOMEM. */
 int mt_compare_advise(struct mt_comparing *comparing);
 

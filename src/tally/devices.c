@@ -8,16 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int grow(void **items, size_t n, size_t size)
-{
-    if (n & (n - 1))
-        return 0;
-    void *grown = realloc(*items, (n ? n * 2 : 1) * size);
-    if (!grown)
-        return MT_ENOMEM;
-    *items = grown;
-    return 0;
-}
+#include "base/array.h"
 
 void mt_device_pass_init(struct mt_device_pass *pass, struct mt_devices *devices, uint64_t pid)
 {
@@ -45,15 +36,13 @@ static size_t find_place(const struct mt_devices *devices, const char *uuid)
 static int add_place(struct mt_devices *devices, const char *uuid, const char *name,
                      uint64_t total_bytes)
 {
-    void *places = devices->places;
     char *own_uuid = strdup(uuid);
     char *own_name = strdup(name);
-    if (!own_uuid || !own_name || grow(&places, devices->n_places, sizeof *devices->places) < 0) {
+    if (!own_uuid || !own_name || mt_array_grow(devices->places, devices->n_places) < 0) {
         free(own_uuid);
         free(own_name);
         return MT_ENOMEM;
     }
-    devices->places = places;
     devices->places[devices->n_places++] =
         (struct mt_device_place){own_uuid, own_name, total_bytes};
     return 0;
@@ -121,15 +110,13 @@ static void end_block(struct mt_device_pass *pass, uint64_t object, uint64_t ns)
 static int add_block(struct mt_device_pass *pass, const struct mt_event *event, uint64_t ns)
 {
     struct mt_devices *devices = pass->devices;
-    void *blocks = devices->blocks;
     size_t place = place_of(pass, event->field[0]);
     if (place == MT_DEVICE_UNUSED || event->field[1] >= MT_DEVICE_KIND_END ||
         event->field[2] == UINT64_MAX)
         return 0;
     end_block(pass, event->field[2], ns);
-    if (grow(&blocks, devices->n_blocks, sizeof *devices->blocks) < 0 ||
-        (devices->blocks = blocks,
-         mt_table_set(&pass->by_object, event->field[2], devices->n_blocks) < 0))
+    if (mt_array_grow(devices->blocks, devices->n_blocks) < 0 ||
+        mt_table_set(&pass->by_object, event->field[2], devices->n_blocks) < 0)
         return MT_ENOMEM;
     devices->blocks[devices->n_blocks++] = (struct mt_device_block){
         .place = place,
@@ -211,13 +198,11 @@ static void reset(struct mt_device_pass *pass, uint64_t device, uint64_t ns)
 static int add_use(struct mt_device_pass *pass, const struct mt_event *event, uint64_t ns)
 {
     struct mt_devices *devices = pass->devices;
-    void *uses = devices->uses;
     size_t place = place_of(pass, event->field[0]);
     if (place == MT_DEVICE_UNUSED || event->field[2] >= MT_DEVICE_REASON_END)
         return 0;
-    if (grow(&uses, devices->n_uses, sizeof *devices->uses) < 0)
+    if (mt_array_grow(devices->uses, devices->n_uses) < 0)
         return MT_ENOMEM;
-    devices->uses = uses;
     devices->uses[devices->n_uses++] = (struct mt_device_use){
         .place = place,
         .pid = pass->pid,
@@ -232,13 +217,11 @@ static int add_use(struct mt_device_pass *pass, const struct mt_event *event, ui
 static int add_refusal(struct mt_device_pass *pass, const struct mt_event *event, uint64_t ns)
 {
     struct mt_devices *devices = pass->devices;
-    void *refusals = devices->refusals;
     size_t place = place_of(pass, event->field[0]);
     if (place == MT_DEVICE_UNUSED)
         return 0;
-    if (grow(&refusals, devices->n_refusals, sizeof *devices->refusals) < 0)
+    if (mt_array_grow(devices->refusals, devices->n_refusals) < 0)
         return MT_ENOMEM;
-    devices->refusals = refusals;
     devices->refusals[devices->n_refusals++] =
         (struct mt_device_refusal){place, pass->pid, ns, event->field[2], event->field[3]};
     return 0;
@@ -247,13 +230,11 @@ static int add_refusal(struct mt_device_pass *pass, const struct mt_event *event
 static int add_pool(struct mt_device_pass *pass, const struct mt_event *event, uint64_t ns)
 {
     struct mt_devices *devices = pass->devices;
-    void *pools = devices->pools;
     size_t place = place_of(pass, event->field[0]);
     if (place == MT_DEVICE_UNUSED)
         return 0;
-    if (grow(&pools, devices->n_pools, sizeof *devices->pools) < 0)
+    if (mt_array_grow(devices->pools, devices->n_pools) < 0)
         return MT_ENOMEM;
-    devices->pools = pools;
     devices->pools[devices->n_pools++] = (struct mt_device_pool){
         .place = place,
         .pid = pass->pid,
@@ -325,7 +306,6 @@ static int add_label(struct mt_device_pass *pass, const struct mt_event *event, 
                      const char *name)
 {
     struct mt_devices *devices = pass->devices;
-    void *labels = devices->labels;
     struct mt_device_block *block = block_around(pass, event->field[0]);
     if (!block || event->field[2] >= MT_CATEGORY_END)
         return 0;
@@ -333,11 +313,10 @@ static int add_label(struct mt_device_pass *pass, const struct mt_event *event, 
     if (is_whole && name_block(block, (enum mt_category)event->field[2], name) < 0)
         return MT_ENOMEM;
     char *own = strdup(name ? name : "label");
-    if (!own || grow(&labels, devices->n_labels, sizeof *devices->labels) < 0) {
+    if (!own || mt_array_grow(devices->labels, devices->n_labels) < 0) {
         free(own);
         return MT_ENOMEM;
     }
-    devices->labels = labels;
     devices->labels[devices->n_labels++] = (struct mt_device_label){
         pass->pid, ns, event->field[0], event->field[1], (enum mt_category)event->field[2], own};
     return 0;
@@ -407,15 +386,13 @@ static int end_pools(struct mt_device_pass *pass, uint64_t ns)
     struct mt_devices *devices = pass->devices;
     int result = 0;
     for (size_t i = pass->first_pool, n = devices->n_pools; i < n && result == 0; i++) {
-        void *pools = devices->pools;
         struct mt_device_pool end = devices->pools[i];
         if (!end.reserved_bytes)
             continue;
         end.ns = ns;
         end.order = devices->n_events;
         end.reserved_bytes = 0;
-        result = grow(&pools, devices->n_pools, sizeof *devices->pools);
-        devices->pools = pools;
+        result = mt_array_grow(devices->pools, devices->n_pools);
         if (result == 0)
             devices->pools[devices->n_pools++] = end;
     }
@@ -438,13 +415,11 @@ int mt_device_pass_finish(struct mt_device_pass *pass, uint64_t ns)
 
 int mt_device_take_others(struct mt_devices *devices, const char *uuid, uint64_t bytes, uint64_t ns)
 {
-    void *others = devices->others;
     size_t place = find_place(devices, uuid);
     if (place == devices->n_places)
         return 0;
-    if (grow(&others, devices->n_others, sizeof *devices->others) < 0)
+    if (mt_array_grow(devices->others, devices->n_others) < 0)
         return MT_ENOMEM;
-    devices->others = others;
     devices->others[devices->n_others++] = (struct mt_device_others){place, ns, bytes};
     return 0;
 }
@@ -452,16 +427,14 @@ int mt_device_take_others(struct mt_devices *devices, const char *uuid, uint64_t
 int mt_device_take_seen(struct mt_devices *devices, const struct mt_device_sight *sight,
                         uint64_t ns)
 {
-    void *seen = devices->seen;
     size_t number = find_place(devices, sight->uuid);
     if (number >= MT_DEVICES_MAX)
         return 0;
     if (number == devices->n_places &&
         add_place(devices, sight->uuid, sight->name, sight->total_bytes) < 0)
         return MT_ENOMEM;
-    if (grow(&seen, devices->n_seen, sizeof *devices->seen) < 0)
+    if (mt_array_grow(devices->seen, devices->n_seen) < 0)
         return MT_ENOMEM;
-    devices->seen = seen;
     devices->seen[devices->n_seen++] = (struct mt_device_seen){number, ns, sight->bytes};
     return 0;
 }

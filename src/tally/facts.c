@@ -53,17 +53,6 @@ struct pass {
     size_t n_streams;
 };
 
-static int grow(void **items, size_t n, size_t size)
-{
-    if (n & (n - 1))
-        return 0;
-    void *grown = realloc(*items, (n ? n * 2 : 1) * size);
-    if (!grown)
-        return MT_ENOMEM;
-    *items = grown;
-    return 0;
-}
-
 /* Texts come in pieces as small as a file likes, so that their room doubles. */
 static size_t room_for(size_t length)
 {
@@ -99,10 +88,8 @@ void mt_picture_finish(struct mt_picture *picture)
 
 static int add_point(struct mt_image *image, uint64_t ns, uint64_t resident_bytes)
 {
-    void *points = image->points;
-    if (grow(&points, image->n_points, sizeof *image->points) < 0)
+    if (mt_array_grow(image->points, image->n_points) < 0)
         return MT_ENOMEM;
-    image->points = points;
     image->points[image->n_points++] = (struct mt_point){ns, resident_bytes};
     return 0;
 }
@@ -125,12 +112,10 @@ static struct stream *find_stream(const struct pass *pass, const struct mt_event
 static struct stream *stream_of(struct pass *pass, const struct mt_event *event)
 {
     struct stream *found = find_stream(pass, event);
-    void *streams = pass->streams;
     if (found)
         return found;
-    if (grow(&streams, pass->n_streams, sizeof *pass->streams) < 0)
+    if (mt_array_grow(pass->streams, pass->n_streams) < 0)
         return NULL;
-    pass->streams = streams;
     if (mt_table_set(&pass->by_stream, event->stream, pass->n_streams) < 0)
         return NULL;
     pass->streams[pass->n_streams] = (struct stream){0};
@@ -140,10 +125,8 @@ static struct stream *stream_of(struct pass *pass, const struct mt_event *event)
 static int keep_name(struct pass *pass, const struct mt_event *event)
 {
     struct stream *stream = stream_of(pass, event);
-    void *texts = stream ? stream->texts : NULL;
-    if (!stream || grow(&texts, stream->n_texts, sizeof *stream->texts) < 0)
+    if (!stream || mt_array_grow(stream->texts, stream->n_texts) < 0)
         return MT_ENOMEM;
-    stream->texts = texts;
     stream->texts[stream->n_texts] = (struct mt_bytes){0};
     struct mt_bytes *text = &stream->texts[stream->n_texts++];
     if (append(text, event->bytes, event->length) < 0)
@@ -208,10 +191,8 @@ static struct mt_image *image_of_picture(const struct pass *pass, const struct m
 
 static int keep_picture(struct mt_image *image, struct mt_picture *picture)
 {
-    void *pictures = image->pictures;
-    if (grow(&pictures, image->n_pictures, sizeof *image->pictures) < 0)
+    if (mt_array_grow(image->pictures, image->n_pictures) < 0)
         return MT_ENOMEM;
-    image->pictures = pictures;
     image->pictures[image->n_pictures++] = *picture;
     *picture = (struct mt_picture){0};
     return 0;
@@ -248,13 +229,11 @@ static int end_picture(struct pass *pass, struct stream *stream, const struct mt
 static int add_mark(struct pass *pass, const struct mt_event *event)
 {
     struct mt_recording *recording = pass->recording;
-    void *marks = recording->marks;
     char *name = strdup(name_of(pass, event, event->field[0]));
-    if (!name || grow(&marks, recording->n_marks, sizeof *recording->marks) < 0) {
+    if (!name || mt_array_grow(recording->marks, recording->n_marks) < 0) {
         free(name);
         return MT_ENOMEM;
     }
-    recording->marks = marks;
     recording->marks[recording->n_marks++] = (struct mt_recording_mark){
         .time_ns = mt_clock_ns(pass->clock, event->ticks),
         .pid = pass->image ? pass->image->pid : 0,
@@ -267,10 +246,8 @@ static int add_machine(struct pass *pass, const struct mt_event *event)
 {
     struct mt_recording *recording = pass->recording;
     struct mt_bytes text = {0};
-    void *machine = recording->machine;
-    if (grow(&machine, recording->n_machine, sizeof *recording->machine) < 0)
+    if (mt_array_grow(recording->machine, recording->n_machine) < 0)
         return MT_ENOMEM;
-    recording->machine = machine;
     if (append(&text, event->bytes, event->length) < 0)
         return MT_ENOMEM;
     recording->machine[recording->n_machine++] = (struct mt_machine_sample){
@@ -302,12 +279,10 @@ static int set_command(struct mt_image *image, const char *bytes, size_t length)
 
 static int keep_sighting(struct pass *pass, const struct mt_event *event)
 {
-    void *sightings = pass->sightings;
     if (event->field[0] > INT32_MAX)
         return 0;
-    if (grow(&sightings, pass->n_sightings, sizeof *pass->sightings) < 0)
+    if (mt_array_grow(pass->sightings, pass->n_sightings) < 0)
         return MT_ENOMEM;
-    pass->sightings = sightings;
     struct sighting *seen = &pass->sightings[pass->n_sightings];
     *seen = (struct sighting){
         .pid = event->field[0],

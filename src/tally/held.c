@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "base/array.h"
 #include "tally/replay.h"
 
 #define LARGE_BYTES       65536u  /* from here on a block is worth a range */
@@ -105,12 +106,8 @@ static int begin_scope(struct mt_held *held, const struct mt_event *event)
 {
     size_t n = held->n_scope_items ? held->n_scope_items : 1;
     uint64_t below = 0;
-    if ((n & (n - 1)) == 0) {
-        void *grown = realloc(held->scope_items, n * 2 * sizeof *held->scope_items);
-        if (!grown)
-            return MT_ENOMEM;
-        held->scope_items = grown;
-    }
+    if (mt_array_grow(held->scope_items, n) < 0)
+        return MT_ENOMEM;
     mt_table_get(&held->scopes, event->stream, &below);
     uint32_t category = event->field[0] < MT_CATEGORY_END ? (uint32_t)event->field[0] : 0;
     if (category == MT_CATEGORY_NONE && below)

@@ -25,7 +25,7 @@ void mt_paint_finish(struct mt_paint *paint)
 
 int mt_paint_put(struct mt_layer *layer, uint64_t low, uint64_t high, size_t claim)
 {
-    layer->looked = 0;
+    layer->looked = MT_NEXT_UNKNOWN;
     mt_ranges_set(&layer->ranges, low, high, claim);
     return layer->ranges.failed ? MT_ENOMEM : 0;
 }
@@ -33,13 +33,15 @@ int mt_paint_put(struct mt_layer *layer, uint64_t low, uint64_t high, size_t cla
 /* The layer's first range that ends above `address`; NULL where there is none. */
 static const struct mt_range *first_of(struct mt_layer *layer, uint64_t address)
 {
-    int holds = layer->looked > 0 ? address >= layer->from && address < layer->next.high
-                                  : layer->looked < 0 && address >= layer->from;
+    int holds = layer->looked == MT_NEXT_KNOWN
+                    ? address >= layer->from && address < layer->next.high
+                    : layer->looked == MT_NEXT_NONE && address >= layer->from;
     if (!holds) {
         layer->from = address;
-        layer->looked = mt_ranges_at_or_after(&layer->ranges, address, &layer->next) ? 1 : -1;
+        int found = mt_ranges_at_or_after(&layer->ranges, address, &layer->next);
+        layer->looked = found ? MT_NEXT_KNOWN : MT_NEXT_NONE;
     }
-    return layer->looked > 0 ? &layer->next : NULL;
+    return layer->looked == MT_NEXT_KNOWN ? &layer->next : NULL;
 }
 
 static uint64_t end_of(const struct mt_heap_block *block)

@@ -12,7 +12,7 @@ struct mt_layer {
     struct mt_ranges ranges; /* -> claim */
     struct mt_range next;    /* the first that ends above `from` */
     uint64_t from;
-    int looked; /* 0: `next` is not known; 1: it is; -1: there is none */
+    enum { MT_NEXT_UNKNOWN, MT_NEXT_KNOWN, MT_NEXT_NONE } looked; /* whether `next` is known */
 };
 
 struct mt_paint {

@@ -209,3 +209,27 @@ int mt_ranges_are_many(const struct mt_ranges *ranges, uint64_t low, uint64_t hi
             return 0;
     return 1;
 }
+
+/* Looks at a tree by address. What is below a node has yet to be moved by `moved`. */
+static int tree_is_valid(const node *tree, uint64_t moved, uint64_t *end, size_t *n)
+{
+    for (; tree; tree = tree->right) {
+        uint64_t low = tree->range.low + moved;
+        uint64_t high = tree->range.high + moved;
+        moved += tree->shift;
+        if ((tree->left && tree->left->priority > tree->priority) ||
+            (tree->right && tree->right->priority > tree->priority) ||
+            !tree_is_valid(tree->left, moved, end, n) || low < *end || low >= high)
+            return 0;
+        *end = high;
+        ++*n;
+    }
+    return 1;
+}
+
+int mt_ranges_are_valid(const struct mt_ranges *ranges)
+{
+    uint64_t end = 0;
+    size_t n = 0;
+    return tree_is_valid(ranges->root, 0, &end, &n) && n == ranges->n;
+}

@@ -24,6 +24,9 @@ struct mt_range {
     uint64_t value;
 };
 
+/* Whether ranges are in order and overlap nowhere, and `n` counts them. Takes time in n. */
+int mt_ranges_are_valid(const struct mt_ranges *ranges);
+
 void mt_ranges_init(struct mt_ranges *ranges);
 void mt_ranges_finish(struct mt_ranges *ranges);
 

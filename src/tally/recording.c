@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/array.h"
 #include "base/error.h"
 #include "tally/image.h"
 
@@ -47,12 +48,8 @@ static void count_damage(struct mt_recording *recording, const struct mt_record_
 struct mt_image *mt_image_add(struct mt_recording *recording)
 {
     size_t n = recording->n_images;
-    if ((n & (n - 1)) == 0) {
-        void *images = realloc(recording->images, (n ? n * 2 : 1) * sizeof *recording->images);
-        if (!images)
-            return NULL;
-        recording->images = images;
-    }
+    if (mt_array_grow(recording->images, n) < 0)
+        return NULL;
     recording->images[n] = (struct mt_image){.high_water_bytes = MT_UNKNOWN};
     return &recording->images[recording->n_images++];
 }

@@ -5,7 +5,14 @@
 #include <memtally/error.h>
 #include <stdlib.h>
 
+#include "base/invariant.h"
+
 #define EMPTY UINT64_MAX
+
+int mt_table_is_valid(const struct mt_table *table)
+{
+    return table->n <= table->capacity / 2 && (table->capacity & (table->capacity - 1)) == 0;
+}
 
 void mt_table_init(struct mt_table *table)
 {
@@ -64,6 +71,7 @@ int mt_table_set(struct mt_table *table, uint64_t key, uint64_t value)
     struct mt_table_slot *slot = find(table, key);
     table->n += slot->key == EMPTY;
     *slot = (struct mt_table_slot){key, value};
+    MT_HOLDS(mt_table_is_valid(table));
     return 0;
 }
 

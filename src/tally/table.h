@@ -20,6 +20,8 @@ struct mt_table {
     size_t n;
 };
 
+int mt_table_is_valid(const struct mt_table *table);
+
 void mt_table_init(struct mt_table *table);
 void mt_table_finish(struct mt_table *table);
 

@@ -85,7 +85,7 @@ static int create_file(struct mt_run *run, const struct mt_run_options *options,
     if (result < 0)
         return mt_fail_errno(error, -result, "cannot write %s", run->file_path);
     mt_writer_init(&run->writer, &run->file, 0, (uint32_t)getpid());
-    mt_watch_unseen(run);
+    mt_watch_unrecorded_devices(run);
     return 0;
 }
 

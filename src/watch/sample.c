@@ -104,6 +104,12 @@ static int has_fork(const struct mt_run *run, const struct watched *process)
     return stack == 0;
 }
 
+static void rest(void)
+{
+    const struct timespec time = {.tv_nsec = 100000};
+    nanosleep(&time, NULL);
+}
+
 static void take_picture(struct mt_run *run, struct watched *process)
 {
     char directory[32];
@@ -115,6 +121,7 @@ static void take_picture(struct mt_run *run, struct watched *process)
         .reason = MT_PICTURE_OUTSIDE,
         .resident_bytes = process->resident_bytes,
         .shares_nothing = run->is_attached && !has_fork(run, process),
+        .rest = rest,
         .scratch = run->scratch,
     };
     uint64_t cost_ns = mt_thread_cpu_ns();
@@ -190,7 +197,7 @@ static void put_line(char *text, size_t capacity, const char *name, uint64_t val
         snprintf(text + length, capacity - length, "%s %llu\n", name, (unsigned long long)value);
 }
 
-void mt_watch_unseen(struct mt_run *run)
+void mt_watch_unrecorded_devices(struct mt_run *run)
 {
     struct mt_cards cards;
     if (mt_cards_read(&run->host, &cards) == 0 && *cards.unseen)

@@ -174,7 +174,7 @@ void mt_watch_look(struct mt_run *run, uint64_t now_ns);
 void mt_watch_machine(struct mt_run *run);
 
 /* Writes which devices are there whose memory is not recorded (sample.c). */
-void mt_watch_unseen(struct mt_run *run);
+void mt_watch_unrecorded_devices(struct mt_run *run);
 
 void mt_watch_write(struct mt_run *run, enum mt_event_op op, const uint64_t *fields,
                     size_t n_fields);

@@ -254,7 +254,7 @@ def bench_alloc(memtally, pretend, program):
                     text = subprocess.run(way[0], env={**os.environ, **way[1]}, check=True, capture_output=True, text=True).stdout
                 else:
                     kept = os.path.join(folder, str(number))
-                    subprocess.run([memtally, "rehearse", "-q", "-d", "1GiB", "--folder", kept, "--", program], check=False, **QUIET)
+                    subprocess.run([memtally, "rehearse", "-q", "-d", "1GiB", "--folder", kept, "--", program], check=True, **QUIET)
                     text = pathlib.Path(kept, "output").read_text()
                 figures.append([float(word) for word in text.split()])
             small, beside, large = (statistics.median(column) for column in zip(*figures))

@@ -20,7 +20,7 @@ try sample-model --from missing.json a.gguf --json
 try doctor --json --output
 # Also of commands that write none.
 try run --json -- true
-try help --json
+try help --json nonsense
 try --json nonsense
 try nonsense --json
 # Who did not, does not; neither where a program behind -- has a flag of that name.

@@ -32,7 +32,7 @@ static const struct {
     size_t exact;
 } floors[N_QUANTITIES] = {
     [WEIGHTS] = {"weights", 0.05, 2.5, 10},     [TOKENS] = {"tokens of the pool", 0.2, 6.1, 4},
-    [ACTIVATIONS] = {"activations", 1, 5.6, 6}, [POOL] = {"pool", 0.2, 10.2, 2},
+    [ACTIVATIONS] = {"activations", 1, 5.3, 6}, [POOL] = {"pool", 0.2, 6.6, 2},
     [TOTAL] = {"total in use", 0.1, 2.5, 0},
 };
 
@@ -184,8 +184,8 @@ static void compare_all(char **fields, const struct mt_estimate *estimate)
             number(fields, "weights_mib") + number(fields, "kv_mib") +
                 number(fields, "activations_mib") + number(fields, "other_mib"),
             (struct figure){(double)place->total_allocated_bytes / MIB - graphs.bytes,
-                            (double)place->total_low_bytes / MIB,
-                            (double)place->total_high_bytes / MIB});
+                            (double)place->total_low_bytes / MIB - graphs.low,
+                            (double)place->total_high_bytes / MIB - graphs.high});
 }
 
 static void note_batch(const struct mt_model *model, const struct mt_estimate *estimate)

@@ -23,7 +23,7 @@ FLOOR = 0.93  # of the runs that are judged
 
 def values(engine):
     """The lines of a table as (key, since, value)."""
-    lines = (TABLES / f'{engine}.table').read_text().splitlines()
+    lines = (TABLES / engine / 'engine.table').read_text().splitlines()
     return [line.split()[:3] for line in lines if line.startswith('compute.band')]
 
 

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Versions of PyTorch, transformers, vLLM and SGLang: which were tried, and what a recording says of others."""
 
+import glob
 import os
 import re
 import sys
@@ -29,8 +30,11 @@ assert utils.GenerationMixin().generate() == 6
 
 
 def tried():
-    with open(os.path.join(ROOT, "python", "memtally", "watch", "versions.tsv"), encoding="utf-8") as file:
-        rows = [line.split() for line in file if line.strip() and not line.startswith("#")]
+    """{package: (first, last)} of all tables that the package of the build has."""
+    rows = []
+    for path in glob.glob(os.path.join(os.environ["BUILD_DIR"], "python", "memtally", "watch", "*.versions.tsv")):
+        with open(path, encoding="utf-8") as file:
+            rows += [line.split() for line in file if line.strip() and not line.startswith("#")]
     return {package: (first, last) for package, first, last in rows}
 
 

@@ -31,7 +31,8 @@ def test_parts_are_the_programs_own_sums():
         on_host.assert_true_to_the_program(said, peak, held)
         shown = peak["total_resident_bytes"] / max(said["VmHWM"], peak["peak_resident_bytes"])
         print("#", *words, {what: size for what, size in on_host.recorded_parts(held).items() if size},
-              f"{peak['total_resident_bytes']} resident, {peak['unattributed_bytes'] / peak['total_resident_bytes']:.3%} unattributed,",
+              f"{peak['total_resident_bytes']} resident, {peak['unattributed_bytes'] / peak['total_resident_bytes']:.3%} unattributed,"
+              f" at its mark {held['unattributed_bytes'] / held['total_resident_bytes']:.3%},",
               f"{1 - shown:.3%} of the highest size not shown", flush=True)
 
 

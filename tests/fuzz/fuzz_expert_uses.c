@@ -17,6 +17,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length)
     for (size_t i = 0; i < n; i++)
         if (!(uses[i].count >= 0))
             abort();
-    free(uses);
+    mt_expert_uses_destroy(uses);
     return 0;
 }

@@ -44,6 +44,9 @@ def test_a_room_may_not_look_to_its_right():
     assert_found("layers", {"src/recording/a.c": '#include "tally/a.h"\n'}, "src/recording/a.c:1: room recording")
     assert_found("layers", {"src/emit/a.c": "#include <zstd.h>\n"}, "<zstd.h> belongs to recording and cli")
     assert_found("layers", {"src/cli/rehearse/a.c": '#include "cli/estimate/a.h"\n'}, "cli/rehearse and cli/estimate do not look")
+    circle = {"src/tally/a/x.h": '#include "tally/b/y.h"\n', "src/tally/b/y.h": '\n#include "tally/a/x.h"\n'}
+    assert_found("layers", circle, "src/tally/b/y.h:2: src/tally/b includes src/tally/a, from where")
+    assert_clean("layers", {**circle, "src/tally/b/y.h": "\n"})
     assert_found("layers", {"include/memtally/a.h": '#include "base/error.h"\n'}, "a public header may not")
 
 
@@ -142,6 +145,31 @@ def test_words_that_need_reading_twice_are_found():
     assert_clean("prose", {"docs/man/a.1.scd": "# IN SHORT\n\na\n\n" + page})
 
 
+def test_what_is_dead_and_comments_that_lost_what_they_speak_of_are_found():
+    used = {"src/base/a.h": "int f(int a);\n", "src/base/a.c": "/* See f(). */\nint f(int a)\n{\n    return a;\n}\n"}
+    assert_clean("dead", {**used, "src/base/b.c": "static int g(void)\n{\n    return f(1);\n}\nint (*p)(void) = g;\n"})
+    assert_found("dead", {**used, "tests/unit/a.c": "int main(void)\n{\n    return f(1);\n}\n"}, "src/base/a.c:2: nothing but a test calls f()")
+    assert_clean("dead", {**used, "memtally.sym": "f;\n"})
+    assert_found("dead", {"src/base/a.c": "/* As gone() does. */\nint x;\n"}, "src/base/a.c:1: the text names gone")
+    assert_found("dead", {"docs/a.md": "Call mt_gone_away.\n"}, "docs/a.md:1: the text names mt_gone_away")
+    assert_found("dead", {"src/base/a.c": "/* One. */\n/* Two. */\nint x;\n"}, "src/base/a.c:1: two comments")
+
+
+def test_what_a_public_header_hands_out_without_a_way_back_is_found():
+    def header(text):
+        return {"include/memtally/a.h": text + "\n"}
+
+    makes = "int mt_a_create(struct mt_a **a);\n"
+    assert_clean("interface", header(makes + "void mt_a_destroy(struct mt_a *a);"))
+    assert_clean("interface", header("int mt_a_look(const struct mt_a **borrowed);"))
+    assert_found("interface", header(makes), "struct mt_a is taken back by nothing")
+    both = "void mt_a_destroy(struct mt_a *a);\nvoid mt_a_finish(struct mt_a *a);"
+    assert_found("interface", header(makes + both), "taken back by mt_a_destroy, mt_a_finish")
+    assert_found("interface", header("/* The caller frees *a with free(). */"), "include/memtally/a.h:1: leaves something to free()")
+    assert_found("interface", header("struct a {\n    int without_copies;\n};"), "include/memtally/a.h:2: the flag without_copies")
+    assert_found("interface", header("struct a {\n    uint64_t held; /* bytes */\n};"), "held counts bytes")
+
+
 def test_a_recipe_that_does_not_apply_is_found():
     change = "## A\n```diff src/base/a.c\n a\n+b\n```\n"
     tools = {}
@@ -192,7 +220,7 @@ def test_a_format_that_is_described_wrongly_is_found():
 
 
 def test_a_family_that_no_engine_has_is_found():
-    paths = ("data/engines/llama.cpp/architectures", "data/engines/transformers.model_types", "data/engines/llama.cpp.table",
+    paths = ("data/engines/llama.cpp/architectures", "data/engines/transformers/model_types", "data/engines/llama.cpp/engine.table",
              "scripts/templates.d/families", "src/model/families.def", "src/model/sample/shapes.c", "src/predict/llama/cache.c",
              "src/predict/budget/vllm.c")
     tree = {path: open(f"{ROOT}/{path}", encoding="utf-8").read() for path in paths}
@@ -202,7 +230,7 @@ def test_a_family_that_no_engine_has_is_found():
         assert_found("families", {**tree, path: tree[path].replace(old, new, 1)}, words)
 
     assert_clean("families", tree)
-    finds("data/engines/llama.cpp.table", " graniteswitch ", " granite-switch ", "names granite-switch, which")
+    finds("data/engines/llama.cpp/engine.table", " graniteswitch ", " granite-switch ", "names granite-switch, which")
     finds("src/model/families.def", '"granite_swa"', '"granite-swa"', "granite-swa is no family")
     finds("src/model/families.def", ', "qwen3_5",', ', "qwen3.5",', "qwen3.5 is no model_type")
     finds("src/model/families.def", 'LINEAGE(QWEN35, "qwen35"', 'LINEAGE(QWEN35, "qwen3.5"', "begins with qwen3.5")
@@ -221,11 +249,15 @@ def test_an_engine_is_named_where_it_is_data():
     assert_clean("engines", {**table, new: '/* "vllm" */\nint f(void) { return mt_engine_has(e, "flag.style", "vllm"); }\n'})
     assert_found("engines", {**table, new: 'int f(void)\n{\n    return !strcmp(name, "vllm");\n}\n'}, 'src/cli/new.c:3: names "vllm"')
     assert_found("engines", {**table, new: 'char *server = "llama-server";\n'}, 'names "llama-server"')
-    assert_found("engines", {**table, "src/drive/find.c": "int find;\n"}, "src/drive/find.c names no engine any more")
-    words = {**table, "data/engines/vllm.table": "flags 0 context=--max-model-len|-l\nsays.1 0 the cache is too small ; source\n"}
+    assert_found("engines", {**table, "src/cli/document/shell.c": "int shell;\n"}, "src/cli/document/shell.c names no engine any more")
+    words = {**table, "data/engines/vllm/engine.table": "flags 0 context=--max-model-len|-l\nsays.1 0 the cache is too small ; source\n"
+             'body.complete 0 {"n_predict":%g}\nlog.ready 0 listening on http|is all ears\n'}
     assert_clean("engines", {**words, new: 'char *own = "--max-model-length";\n'})
     assert_found("engines", {**words, new: 'char *flag = "a smaller --max-model-len";\n'}, 'says "a smaller --max-model-len"')
     assert_found("engines", {**words, new: 'int f = has("it said: the cache is too small");\n'}, "src/cli/new.c:1: says")
+    assert_found("engines", {**words, new: 'char *body = "{\\"n_predict\\":1}";\n'}, "bodies")
+    assert_found("engines", {**words, new: 'int f = has("the server is all ears");\n'}, "lines of log")
+    assert_found("engines", {**table, "python/memtally/watch/phases.tsv": "# package\nvllm\t0.7\n"}, "phases.tsv:2: is of an engine")
     assert_clean("engines", {**words, "src/predict/new.c": 'char *flag = "--max-model-len";\n'})
 
 

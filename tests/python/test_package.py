@@ -4,8 +4,10 @@
 command, says what went wrong, and keeps out of the way of what memtally puts into programs."""
 
 import csv
+import html.parser
 import json
 import os
+import re
 import subprocess
 import tempfile
 
@@ -350,6 +352,151 @@ def test_an_estimate_is_the_commands_own():
     assert difference == [cache * 8192, cache * 16384], difference
 
 
+OPTIONS = """
+    import inspect, json, keyword, re, subprocess
+    import memtally
+    from memtally import command, places
+    # What a function has of its own is none of the command's.
+    offered = {"estimate": memtally.estimate, "rehearse": memtally.rehearse, "run": memtally.record, "compare": memtally.compare,
+               "place": memtally.place}
+    values = {"text": "a", "texts": ["a=b,c", "d"], "file": "f", "directory": "d", "size": "1GiB", "count": 1, "real": 1}
+    passed, hidden = {}, []
+    for name, function in offered.items():
+        known = command.options(name)
+        said = subprocess.run([places.command(), "help", name], capture_output=True, text=True, check=True).stdout
+        assert set(known) == set(re.findall(r"^    (?:-., )?--([a-z0-9-]+)", said, re.MULTILINE)), name
+        words, expected = [], []
+        for option, takes in known.items():
+            if option in command._NO_SETTINGS:
+                continue
+            setting = option.replace("-", "_")
+            assert setting.isidentifier() and not keyword.iskeyword(setting), setting
+            hidden += [f"{name}({setting}=)"] * (setting in inspect.signature(function).parameters)
+            value = True if takes["takes"] == "nothing" else values.get(takes["takes"]) or takes["choices"][-1]
+            made = command.options_of(name, {setting: value})
+            assert len(made) == (2 if takes["takes"] == "texts" else 1), made
+            if option.startswith("no-"):
+                positive = option[len("no-"):]
+                assert command.options_of(name, {positive: False}) == made and command.options_of(name, {setting: False}) == [], setting
+                assert positive in known or command.options_of(name, {positive: True}) == [], setting
+            words += made
+        done = subprocess.run([places.command(), name, *words, "--help"], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        passed[name] = len(words)
+    for setting in ("json", "output", "format"):
+        try:
+            memtally.estimate("model", **{setting: "x"})
+        except memtally.Error as error:
+            assert "is no setting" in str(error), error
+    flash = [command.options_of("estimate", {"flash_attn": is_on, "context": None}) for is_on in (True, False)]
+    print(json.dumps([passed, hidden, flash]))
+"""
+
+
+def test_each_option_of_the_command_is_a_keyword_and_none_is_hidden():
+    passed, hidden, flash = package.answered(OPTIONS)
+    assert hidden == [] and flash == [["--flash-attn=on"], ["--flash-attn=off"]], (hidden, flash)
+    assert all(n > 5 for n in passed.values()) and passed["rehearse"] > 50, passed
+
+
+def test_several_estimates_come_in_one_answer():
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [os.path.join(folder, name) for name in ("f16.gguf", "q4_0.gguf")]
+        for path, type_of_weights in zip(paths, ("f16", "q4_0"), strict=True):
+            package.ran([package.program("memtally"), "sample-model", "-q", "--sparse", "llama-3.2-1b", "--type", type_of_weights, path])
+        best, one, matrix, shown, sizes, swept, rows = package.answered("""
+        import json, memtally, sys
+        from memtally import documents
+        settings = dict(device="2GiB", context=4096, rehearse=False)
+        several = memtally.estimate(sys.argv[1:], best_quant=True, **settings)
+        one = memtally.estimate(sys.argv[2], **settings)
+        assert isinstance(several, memtally.Estimates) and several.places == one.places and several.verdict == one.verdict
+        matrix = memtally.estimate(sys.argv[2], matrix=True, device="2GiB")
+        assert not matrix.places and matrix.verdict is None and not matrix.fits
+        swept = documents.estimate_of({"kind": "sweep", "points": [
+            {"values": {"context": "2k", "ubatch": "512"}, "verdict": "FITS", "places": [
+                {"place": "host", "total_allocated_bytes": 5 << 30}, {"place": "gpu:0", "total_allocated_bytes": 1 << 30},
+                {"place": "gpu:1", "total_allocated_bytes": 2 << 30}]},
+            {"values": {"context": "4k", "ubatch": "512"}, "verdict": "FAILED", "places": []}]})
+        tried = []
+        found = memtally.fit_batch(lambda batch: None, 4000, memtally.estimate(sys.argv[2], max_sequences=True, **settings),
+                                   on_try=lambda batch, record: tried.append(batch))
+        assert found == 4000, found
+        print(json.dumps([several.json["answer"]["path"], len(several.points), len(matrix.points), str(matrix), tried[0], str(swept),
+                          str(several).splitlines()]))
+        """, *paths)
+        answered = json.loads(package.ran([package.program("memtally"), "estimate", "--json", "--no-rehearse", "--max-sequences",
+                                           "--device", "2GiB", "--context", "4096", paths[1]]))
+    assert best == paths[1] and one == 2 and matrix > 3 and shown.splitlines()[0].split() == ["of", "place", "size", "verdict"], best
+    assert sizes == answered["answer"]["value"], (sizes, answered["answer"])
+    assert [line.split() for line in swept.splitlines()[1:]] == [
+        ["context", "2k,", "ubatch", "512", "gpu:1", "2.00", "GiB", "FITS"], ["context", "4k,", "ubatch", "512", "?", "FAILED"]], swept
+    assert any(line.startswith(paths[1]) for line in rows), rows
+
+
+class Table(html.parser.HTMLParser):
+    """The cells of a table by row, and whether each tag that is opened is closed in its turn."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.rows, self.caption, self.open = [], "", []
+        self.feed(text)
+        self.close()
+        assert not self.open, self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.open.append(tag)
+        if tag == "tr":
+            self.rows.append([])
+        elif tag in ("td", "th"):
+            self.rows[-1].append("")
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag, tag
+
+    def handle_data(self, data):
+        if self.open[-1] in ("td", "th"):
+            self.rows[-1][-1] += data
+        elif self.open[-1] == "caption":
+            self.caption += data
+
+
+def test_a_notebook_shows_a_tally_as_the_table_that_it_prints():
+    shown, printed, made, text = package.answered("""
+    import json, memtally
+    from memtally import documents
+    block = bytearray(b"x") * (32 << 20)
+    tally = memtally.tally()
+    made = documents.html_table([("a", "b"), ("<b>&", "2 < 3")], "one & <two>")
+    print(json.dumps([tally._repr_html_(), str(tally), made, tally.json]))
+    """)
+    assert Table(shown).rows == [re.split(r"  +", line) + [""] * (4 - len(re.split(r"  +", line))) for line in printed.splitlines()], shown
+    parsed = Table(made)
+    assert parsed.rows == [["a", "b"], ["<b>&", "2 < 3"]] and parsed.caption == "one & <two>", made
+    (host,) = text["places"]
+    assert host["total_resident_bytes"] >= 32 * MIB and host["rows"] == [], text
+
+
+def test_what_stays_on_the_host_is_said_also_where_it_is_no_tensor():
+    held, small = package.answered("""
+    import array, collections, json, memtally, types
+    registry = types.SimpleNamespace(cache={"a": [bytes(48 << 20)]})
+    class Keeper:
+        def __init__(self):
+            self.numbers = array.array("d", [0]) * (3 << 20)
+    keeper = Keeper()
+    def step():
+        mine = bytearray(40 << 20)
+        return memtally.reset_host()
+    def few():
+        return memtally.reset_host(largest=1).held
+    print(json.dumps([[[one.bytes >> 20, one.what, one.path] for one in step().held], [one.path for one in few()]]))
+    """)
+    assert held[:3] == [[48, "bytes", "__main__.registry.cache['a'][0]"], [40, "bytearray", "step():mine"],
+                        [24, "array", "__main__.keeper.numbers"]], held
+    assert small == ["__main__.registry.cache['a'][0]"], small
+
+
 def test_what_goes_wrong_is_an_exception_with_the_commands_sentence():
     lines = package.said("""
         import memtally, pickle
@@ -455,6 +602,47 @@ def test_in_a_program_that_is_not_recorded_saying_so_costs_nothing():
                 print(error.code)
     """)
     assert told.split() == ["MT_ENOTFOUND", "MT_EARG", "MT_EARG"], told
+
+
+def test_an_exception_of_fit_batch_holds_nothing_also_where_a_library_hides_its_frames():
+    names, alive = package.answered("""
+        import json, traceback, weakref
+        import memtally
+
+        class Block:
+            pass
+
+        blocks = []
+
+        def make():
+            block = Block()
+            blocks.append(weakref.ref(block))
+            return block
+
+        def inner(batch):
+            mine = make()
+            raise MemoryError
+
+        def wrapper(batch):
+            mine = make()
+            inner(batch)
+
+        def run(batch):
+            mine = make()
+            try:
+                wrapper(batch)
+            except MemoryError as error:
+                for frame, _ in traceback.walk_tb(error.__traceback__):
+                    frame.f_locals  # looked at, as pytest does
+                raise error.with_traceback(error.__traceback__.tb_next.tb_next)
+
+        try:
+            memtally.fit_batch(run, 1)
+        except MemoryError as error:
+            names = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
+            print(json.dumps([names, [block() is not None for block in blocks]]))
+    """)
+    assert "inner" in names and "wrapper" not in names and alive == [False] * 3, (names, alive)
 
 
 def test_every_largest_batch_is_found_whatever_the_first_try():

@@ -101,7 +101,7 @@ STEP = FAULTS + """
         optimizer.zero_grad()
         optimizer.state.clear()
 
-    tries = refuse_each([(step, lambda fn: memtally.measure(fn), False), (step, lambda fn: memtally.fit_batch(fn, 1), False)], clean)
+    tries = refuse_each([(step, lambda fn: memtally.measure(fn), False), (step, lambda fn: memtally.fit_batch(fn, 1), True)], clean)
     print(json.dumps([tries, sum(one.nbytes for one in model.parameters())]))
 """
 GENERATE = FAULTS + """
@@ -115,7 +115,7 @@ GENERATE = FAULTS + """
     def generate(_=None):
         return model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=2, min_new_tokens=2, do_sample=False)
 
-    tries = refuse_each([(generate, lambda fn: memtally.measure(fn), False), (generate, lambda fn: memtally.fit_batch(fn, 1), False)])
+    tries = refuse_each([(generate, lambda fn: memtally.measure(fn), False), (generate, lambda fn: memtally.fit_batch(fn, 1), True)])
     print(json.dumps([tries, sum(one.nbytes for one in model.parameters())]))
 """
 LOADED = """

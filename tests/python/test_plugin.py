@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import xml.etree.ElementTree
 
 import engine
 import package
@@ -247,6 +248,54 @@ def test_in_order_what_took_little_comes_first():
     assert order.findall(second) == ["test_unknown", "test_small", "test_large"], second
 
 
+def test_in_order_a_large_test_runs_only_where_there_is_as_much_room_as_it_took():
+    """On devices of 79 GiB that are pretended; for the plug-in they are there."""
+    before = [package.program("memtally"), "run", "-q", "--on", "H100-80GB", "--"]
+    source = """
+    torch = pytest.importorskip("torch")
+
+    def take(gib):
+        return torch.empty(gib << 30, dtype=torch.uint8, device="cuda")
+
+    @pytest.mark.memory
+    def test_largest():
+        take(50)
+
+    @pytest.mark.memory
+    def test_fits_still():
+        take(36)
+
+    @pytest.mark.memory
+    def test_keeps():
+        block = take(35)
+        if os.environ["KEEPS"]:
+            kept.append(block)
+    """
+    order = re.compile(r"test_it.py::(\w+) (PASSED|SKIPPED)")
+    _, printed, _ = tested(source, "-v", "--memory-order", runs=2, python=engine.torch(), before=before, KEEPS="")
+    assert order.findall(printed) == [("test_keeps", "PASSED"), ("test_fits_still", "PASSED"), ("test_largest", "PASSED")], printed
+    _, printed, _ = tested(source, "-v", "--memory-order", runs=2, python=engine.torch(), before=before, KEEPS="1")
+    assert order.findall(printed) == [("test_keeps", "PASSED"), ("test_fits_still", "PASSED"), ("test_largest", "SKIPPED")], printed
+    assert re.search(r"the test took 50.00 GiB of cuda:0 in the last run, and 4\d\.\d+ GiB are free; 35.00 GiB were left there since", printed), printed
+
+
+def test_a_report_as_a_page_has_a_row_for_each_test_and_place():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "test_it.py")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("import pytest\n@pytest.mark.memory\n@pytest.mark.parametrize('word', ['<i>', 'b'])\ndef test_a(word):\n"
+                       "    bytearray(b'x') * (32 << 20)\n")
+        package.said("import os, pytest, sys; os.chdir(sys.argv[1]); sys.exit(pytest.main(['-q', '--memory-report=html']))", folder,
+                     PYTHONPATH=os.environ["MEMTALLY_PYTEST"])
+        with open(os.path.join(folder, "memory-report.html"), encoding="utf-8") as file:
+            text = file.read()
+    drawn = xml.etree.ElementTree.fromstring(text.partition("<body>")[2].partition("</body>")[0])
+    rows = [[cell.text or "" for cell in row] for row in drawn.iter("tr")]
+    assert rows[0] == ["test", "place", "took", "left behind"] and {row[0] for row in rows[1:]} == {
+        "test_it.py::test_a[<i>]", "test_it.py::test_a[b]"}, rows
+    assert all(row[1] == "host" and row[2].endswith("iB") for row in rows[1:]) and "src=" not in text and "href=" not in text, text
+
+
 def test_without_room_a_test_is_postponed_and_then_skipped():
     source = """
     @pytest.fixture(scope="module")
@@ -271,6 +320,45 @@ def test_without_room_a_test_is_postponed_and_then_skipped():
     assert words(ended) == dict.fromkeys(("test_first", "test_marked", "test_last"), "PASSED"), ended
 
 
+def group_of(size):
+    """A control group of memory that has no more, as a pod has; of either version."""
+    for base, name in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
+        path = os.path.join(base, f"memtally-test-{os.getpid()}")
+        try:
+            os.mkdir(path)
+        except OSError:
+            continue
+        try:
+            with open(os.path.join(path, name), "w", encoding="ascii") as file:
+                file.write(str(size))
+            return path
+        except OSError:
+            os.rmdir(path)
+    raise tap.Skip("no control group of memory can be made here")
+
+
+def test_the_limit_of_a_control_group_is_heeded():
+    path = group_of(1 << 30)
+    try:
+        within = ["sh", "-c", 'echo $$ >"$0/cgroup.procs" && exec "$@"', path]
+        source = """
+    @pytest.mark.memory
+    def test_it():
+        pass
+
+    def test_budget(memory_budget):
+        from memtally import errors
+        budget = memory_budget(file="budget")
+        assert 0 < budget.free()["host"] < 1 << 30
+        with pytest.raises(errors.LimitExceeded):
+            budget.reserve(host="1025MiB")
+    """
+        _, printed, _ = tested(source, "--memory-min-free", "host=1GiB", before=within)
+    finally:
+        os.rmdir(path)
+    assert "1 passed, 1 skipped" in printed and re.search(r"host has \d{3}\.\d\d MiB free, and --memory-min-free wants 1.00 GiB", printed), printed
+
+
 def test_what_stays_is_said_with_the_tests_name_and_a_tracker_has_it():
     ended, printed, _ = tested("""
     def test_stays(memory_cleanup):
@@ -279,12 +367,20 @@ def test_what_stays_is_said_with_the_tests_name_and_a_tracker_has_it():
     def test_passes(memory_cleanup):
         take(160)
 
+    def test_fails(memory_cleanup):
+        block = take(150)
+        assert not block
+
+    def test_after_it(memory_cleanup):
+        pass
+
     def test_tracked(memory_tracker):
         memory_tracker.mark("here")
         assert memory_tracker.label.endswith("test_tracked (call)") or memory_tracker.label.endswith("test_tracked")
         assert [mark.name for mark in memory_tracker.marks] == ["start", "here"]
     """)
-    assert set(words(ended).values()) == {"PASSED"}, printed
+    assert {name for name, word in words(ended).items() if word != "PASSED"} == {"test_fails"}, printed
+    assert re.search(r"left 1\d\d\.\d\d MiB behind on host\n +\d+\.\d\d MiB  bytearray, test_it.kept\[0\]", printed), printed
     assert re.findall(r"MemoryStayed: (\S+) left 1\d\d\.\d\d MiB behind on host", printed) == ["test_it.py::test_stays"], printed
 
 
@@ -397,6 +493,30 @@ def test_a_budget_promises_what_there_is_once_among_processes():
             type(budget)({"gpu7": 1}, file=budget.file)
     """)
     assert len(ended) == 5 and set(words(ended).values()) == {"PASSED"}, printed
+
+
+def test_workers_of_xdist_share_one_budget():
+    """Two of them are never within at a time, for each is promised more than half."""
+    ended, printed, _ = tested(BUDGET + """
+    @pytest.mark.parametrize("n", range(4))
+    def test_alone(memory_budget, n):
+        budget = memory_budget(file="budget")
+        with budget.reserve(host=int(os.environ["MOST"]), wait=300):
+            within = os.open("within", os.O_CREAT | os.O_EXCL)
+            os.close(within)
+            os.unlink("within")
+    """, "-v", "-n2", MOST=str(_most_of_the_host()))
+    assert len(ended) == 4 and set(words(ended).values()) == {"PASSED"}, printed
+    assert {"[gw0]", "[gw1]"} <= set(re.findall(r"\[gw\d\]", printed)), printed
+
+
+def _most_of_the_host():
+    return int(json.loads(package.ran([package.program(), "-c", """
+import json, tempfile
+from memtally.budgets import Budget
+with tempfile.TemporaryDirectory() as folder:
+    print(json.dumps(Budget(file=folder + "/budget").free()["host"] // 4 * 3))
+"""])))
 
 
 def test_a_budget_has_devices_and_finds_one_with_room():

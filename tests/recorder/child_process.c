@@ -336,7 +336,48 @@ static int handles_above(int argc, char **argv)
     return 0;
 }
 
+static volatile sig_atomic_t n_forks, is_forked, n_harmed;
+
+/* The child returns from the handler and goes on with what was interrupted. */
+static void fork_in_handler(int signal)
+{
+    (void)signal;
+    if (is_forked)
+        return;
+    pid_t pid = fork();
+    if (pid == 0) {
+        is_forked = 1;
+        return;
+    }
+    n_forks++;
+    n_harmed += wait_for(pid) != 7 << 8;
+}
+
+/* forks_within: forks in a handler that comes upon the recorder at work. */
+static int forks_within(int argc, char **argv)
+{
+    struct sigaction action = {.sa_handler = fork_in_handler, .sa_flags = SA_RESTART};
+    (void)argc;
+    (void)argv;
+    sigaction(SIGALRM, &action, NULL);
+    while (n_forks < 200) {
+        int before = n_forks;
+        set_alarm(20 + before % 50);
+        while (n_forks == before && !is_forked)
+            mt_mark("interrupted");
+        if (is_forked) {
+            free(keep(malloc(OF_CHILD)));
+            _exit(7);
+        }
+    }
+    MUST(n_harmed == 0);
+    mt_mark("after");
+    keep(malloc(AFTER));
+    return 0;
+}
+
 const struct command process_commands[] = {
+    {"forks_within", forks_within},
     {"dies_in_vfork", dies_in_vfork},
     {"leaves_calls", leaves_calls},
     {"handles_above", handles_above},

@@ -118,7 +118,7 @@ static void goes_on_after(const char *command)
     struct ran *ran = RUN(&how, CHILD, command);
     assert_true(exited(ran, 0));
     assert_string_equal(ran->err, "");
-    const struct mt_record_file *file = the_file(ran);
+    const struct mt_record_file *file = file_of(ran, ran->pid);
     assert_int_equal(file->blocks_bad, 0);
     assert_int_equal(file->header.events_lost, 0);
     assert_int_equal(file->header.end_kind, MT_END_EXIT);
@@ -143,6 +143,12 @@ static void test_a_handler_with_a_stack_above_interrupts_nothing(void **state)
 {
     (void)state;
     goes_on_after("handles_above");
+}
+
+static void test_a_child_that_goes_on_with_what_was_interrupted_is_unharmed(void **state)
+{
+    (void)state;
+    goes_on_after("forks_within");
 }
 
 static void test_a_spawned_program_is_recorded(void **state)
@@ -275,6 +281,7 @@ int main(void)
         cmocka_unit_test(test_children_of_vfork_that_are_killed_stop_no_recording),
         cmocka_unit_test(test_a_handler_that_leaves_the_recorder_stops_no_recording),
         cmocka_unit_test(test_a_handler_with_a_stack_above_interrupts_nothing),
+        cmocka_unit_test(test_a_child_that_goes_on_with_what_was_interrupted_is_unharmed),
         cmocka_unit_test(test_a_spawned_program_is_recorded),
         cmocka_unit_test(test_exec_goes_on_in_a_file_with_the_next_number),
         cmocka_unit_test(test_a_forked_child_has_no_block_of_its_parent),

@@ -59,9 +59,8 @@ def recorded_parts(place):
 
 
 def assert_true_to_the_program(said, peak, held):
-    """Sums to the byte; at the peak, no more than 1 % that nobody knows of. The program's own moment may lie a second from any
-    picture on a busy machine: what it touched since without a call is then unattributed, however much that is."""
+    """Sums to the byte; no more than 1 % that nobody knows of, at the peak and where the program marked its moment."""
     assert recorded_parts(held) == {what: said.get(what, 0) for what in PARTS}, (recorded_parts(held), said)
-    for place in (peak, held):
+    for what, place in (("peak", peak), ("held", held)):
         memtally.assert_adds_up(place)
-    assert peak["unattributed_bytes"] <= peak["total_resident_bytes"] // 100, peak["unattributed_bytes"]
+        assert place["unattributed_bytes"] <= place["total_resident_bytes"] // 100, (what, place["unattributed_bytes"])

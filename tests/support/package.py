@@ -73,7 +73,7 @@ def said(code, *arguments, python=None, before=(), status=0, **variables):
         with open(path, "w", encoding="utf-8") as file:
             file.write(textwrap.dedent(code))
         if python:
-            variables["PYTHONPATH"] = packages()
+            variables.setdefault("PYTHONPATH", packages())
         command = [*before, python or program(), path, *map(str, arguments)]
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=clean(**variables), cwd=folder)
     assert done.returncode == status, f"{command} ended with {done.returncode}:\n{done.stdout}{done.stderr}"

@@ -10,12 +10,8 @@ documentation has it.
 import ctypes
 import functools
 import re
-from collections import namedtuple
 
 from ..watch import hooks, tables
-
-# A line of log by which something says that it leaves itself off.
-Feature = namedtuple("Feature", "package pattern name")
 
 OFF = "%s switched itself off: it wants what these pretended devices lack, so that a true run may take a little more or less"
 FAILED = "FlashInfer's all-reduce workspace was not made here: a true device may hold it"
@@ -83,7 +79,7 @@ class Workspaces:
 
 @functools.cache
 def _patterns():
-    return [(row.package, re.compile(row.pattern), row.name) for row in tables.rows("features.tsv", Feature, __file__)]
+    return [(row.package, re.compile(row.pattern), row.name) for row in tables.features()]
 
 
 def look(trace, package, text):

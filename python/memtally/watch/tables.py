@@ -1,25 +1,36 @@
 # SPDX-License-Identifier: MIT
-"""Reading the tables beside this file: graphs.tsv, phases.tsv, figures.tsv and versions.tsv. Lines that begin with # and
-empty ones are comments; fields are parted by tabs."""
+"""Reading the tables of data/engines, which lie beside this file as ENGINE.NAME.tsv. Lines that begin with # and empty ones
+are comments; fields are parted by tabs."""
 
 import os
 import re
 from collections import namedtuple
 
-# A function of an engine (from a version on, up to one; "-" is any) that is a phase.
+# phases.tsv: a function of an engine (from a version on, up to one; "-" is any) that is a phase. Memory that is taken in it and
+# outlives it is for its category.
 Phase = namedtuple("Phase", "package since until module function category name")
-# Where an engine says a figure: in a line of its log, or in an attribute once a function is over.
+# figures.tsv: where an engine says a figure, in a line of its log, or in an attribute once a function is over. A pattern's only
+# group is the value; an attribute is looked up on the object whose phase has just ended ("phase: path"), and is in bytes unless
+# its unit says otherwise.
 Figure = namedtuple("Figure", "package how pattern unit name")
-# A function of an engine that captures CUDA graphs, and where in its locals it says what a graph is of.
+# graphs.tsv: a function of an engine that captures CUDA graphs; of its frames at a capture the innermost one says what the graph
+# is of. A value is a path in the function's locals, perhaps divided by another and less 1; | parts what is tried in turn; =
+# begins a word; - is unknown. Expected is the list of the sizes that are to be captured, or its length.
 Graph = namedtuple("Graph", "package since until module function batch tokens draft kind expected")
-# Between which versions of an engine the phases were tried.
+# features.tsv: what an engine leaves off in a rehearsal alone, by the line of log that says so.
+Feature = namedtuple("Feature", "package pattern name")
+# versions.tsv: between which versions the phases were tried, with both (docs/CONFORMANCE.md has which).
 Tried = namedtuple("Tried", "package first last")
 
 
-def rows(file_name, kind, beside=__file__):
-    path = os.path.join(os.path.dirname(os.path.abspath(beside)), file_name)
-    with open(path, encoding="utf-8") as file:
-        lines = [line.rstrip("\n") for line in file]
+def rows(file_name, kind):
+    """Those of all engines."""
+    folder = os.path.dirname(os.path.abspath(__file__))
+    lines = []
+    for name in sorted(os.listdir(folder)):
+        if name.endswith("." + file_name):
+            with open(os.path.join(folder, name), encoding="utf-8") as file:
+                lines += [line.rstrip("\n") for line in file]
     return [kind(*line.split("\t")) for line in lines if line and not line.startswith("#")]
 
 
@@ -33,6 +44,10 @@ def graphs():
 
 def figures():
     return rows("figures.tsv", Figure)
+
+
+def features():
+    return rows("features.tsv", Feature)
 
 
 def untried(package, version):

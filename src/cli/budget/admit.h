@@ -81,7 +81,7 @@ void budget_world_finish(struct budget_world *world);
 /* Looks at the machine anew. Returns an exit status, as above. */
 int budget_world_look(struct budget_world *world);
 
-/* Asks for room; budget_world_take() says whether it is there now. Each returns 0 or an MT_E
+/* Asks for room; budget_take() says whether it is there now. Each returns 0 or an MT_E
  * code. */
 int budget_ask(struct budget_world *world, const struct budget_needs *needs,
                struct budget_held *held, struct mt_error *error);

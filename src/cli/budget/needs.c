@@ -64,14 +64,6 @@ uint64_t budget_host_bytes(const struct budget_needs *needs)
     return 0;
 }
 
-int budget_needs_device(const struct budget_needs *needs)
-{
-    for (size_t i = 0; i < needs->n; i++)
-        if (strncmp(needs->items[i].place, "gpu", 3) == 0)
-            return 1;
-    return 0;
-}
-
 int budget_parse_time(const char *text, uint64_t *ns)
 {
     static const struct {

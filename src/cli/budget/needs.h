@@ -16,9 +16,8 @@ struct budget_needs {
  * "gpu*". Errors: MT_EARG with a text fit for the user. */
 int budget_parse_needs(const char *text, struct budget_needs *needs, struct mt_error *error);
 
-/* What is needed of the host, or 0; whether any need is of a device. */
+/* What is needed of the host, or 0. */
 uint64_t budget_host_bytes(const struct budget_needs *needs);
-int budget_needs_device(const struct budget_needs *needs);
 
 /* Reads "90", "90s", "10m", "1.5h" or "250ms" into nanoseconds. Returns 0 or MT_EARG. */
 int budget_parse_time(const char *text, uint64_t *ns);

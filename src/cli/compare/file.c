@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "base/strbuf.h"
-#include "cli/compare/json_offset.h"
+#include "cli/json_offset.h"
 #include "drive/json_get.h"
 
 #define LARGEST_BYTES (64 << 20)
@@ -44,7 +44,7 @@ static void refuse(struct reading *reading, const char *key, const char *expecte
     if (reading->result)
         return;
     snprintf(path, sizeof path, "%s%s%s", reading->path, *reading->path && *key ? "." : "", key);
-    uint64_t offset = compare_json_offset(reading->text.data, reading->text.length, path);
+    uint64_t offset = cli_json_offset(reading->text.data, reading->text.length, path);
     reading->result = mt_fail(reading->error, MT_EFORMAT, offset, "%s: %s%sis not %s",
                               reading->name, path, *path ? " " : "", expected);
 }

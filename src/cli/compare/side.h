@@ -5,7 +5,7 @@
 
 #include "cli/compare/file.h"
 #include "cli/document/load.h"
-#include "cli/loaded.h"
+#include "cli/document/loaded.h"
 
 /* Start with {0}. `side` is what is compared; texts are borrowed from what is owned, and NULL where
  * unknown. `engine_name` and the like are what the file or the folder says. */

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/shell.h"
+#include "cli/document/shell.h"
 #include "emit/text.h"
 #include "internal.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What only an estimate has, as JSON, and an estimate as CSV. */
-#include "cli/shell.h"
+#include "cli/document/shell.h"
 #include "emit/csv.h"
 #include "internal.h"
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/shell.h"
+#include "cli/document/shell.h"
 #include "emit/text.h"
 #include "internal.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The parts of 'memtally estimate': by the engine itself where it is there, several files, a
- * matrix.
+ * matrix, two versions.
  */
 #ifndef CLI_ESTIMATE_ESTIMATE_H
 #define CLI_ESTIMATE_ESTIMATE_H
@@ -39,5 +39,9 @@ int estimate_best(const struct cli_call *call, struct estimate_request *request,
 /* Estimates types by contexts, by rules. *found says whether one of them fits. */
 int estimate_matrix(const struct cli_call *call, const struct estimate_request *request,
                     struct mt_strbuf *out, int *found, struct mt_error *error);
+
+/* Compares two versions of an engine (--changes), by rules. */
+int estimate_changes(const struct cli_call *call, const struct estimate_request *request,
+                     struct mt_strbuf *out, struct mt_error *error);
 
 #endif

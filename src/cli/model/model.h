@@ -67,6 +67,7 @@ struct estimate_options {
     int smallest_device;
     int best_quant;
     int matrix;
+    const char *changes;
     int no_rehearse;
     const char *engine_path;
     int explain;

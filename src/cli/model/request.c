@@ -383,6 +383,10 @@ int estimate_goal(const struct estimate_options *options, int *goal, struct mt_e
                     first->option);
     if (options->matrix && options->engine_path)
         return FAIL(error, "'--matrix' goes by rules alone; leave '--engine-path' out");
+    if (options->changes && options->engine_path)
+        return FAIL(error, "'--changes' goes by rules alone; leave '--engine-path' out");
+    if (options->changes && options->matrix)
+        return FAIL(error, "'--changes' and '--matrix' contradict each other");
     if (options->best_quant)
         return check_capacity(options, "best-quant", error);
     return first && *goal != MT_GOAL_SMALLEST_DEVICE ? check_capacity(options, first->option, error)

@@ -3,7 +3,7 @@
 #ifndef CLI_PROFILE_RESULT_H
 #define CLI_PROFILE_RESULT_H
 
-#include "cli/loaded.h"
+#include "cli/document/loaded.h"
 #include "drive/profile.h"
 
 #define PROFILE_NAME_TEXT 32

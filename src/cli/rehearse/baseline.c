@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "cli/document/shell.h"
 #include "cli/rehearse/limit.h"
-#include "cli/shell.h"
 
 #define LARGEST_BYTES (16u << 20)
 

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "drive/engines.h"
 #include "drive/json_get.h"
 
 #define VISIBLE "CUDA_VISIBLE_DEVICES="
@@ -109,6 +110,14 @@ static int take_visible(struct rehearse_placed *placed, const char *list, struct
     }
 }
 
+/* A document comes from anybody: only what the engine's table names is set, and never LD_PRELOAD.
+ */
+static int is_the_engines(const char *name, const char *variable)
+{
+    char own[MT_DRIVE_ENGINE_TEXT];
+    return *variable && strcmp(mt_drive_engine_text(name, "place.layers", own), variable) == 0;
+}
+
 /* "VLLM_PP_LAYER_PARTITION=15,17": as many stages as there are numbers. */
 static int take_variable(struct rehearse_placed *placed, const char *word, size_t length,
                          struct mt_error *error)
@@ -119,6 +128,10 @@ static int take_variable(struct rehearse_placed *placed, const char *word, size_
         !(equals = strchr(text, '=')))
         return FAIL(error, MT_EFORMAT, "the placement's environment cannot be read");
     *equals++ = '\0';
+    if (!is_the_engines(placed->engine, text))
+        return FAIL(error, MT_EFORMAT,
+                    "the placement sets %.64s, which is no variable of %.64s for layers", text,
+                    placed->engine);
     placed->stages = 1;
     for (const char *c = equals; *c; c++)
         placed->stages += *c == ',';

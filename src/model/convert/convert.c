@@ -10,7 +10,6 @@
 #include "base/array.h"
 #include "base/error.h"
 #include "model/gguf/vocabulary.h"
-#include "model/sample/sparse.h"
 
 #define LAYERS_MAX     512 /* that llama.cpp takes */
 #define EXPERTS_MAX    1024

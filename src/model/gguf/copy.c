@@ -3,13 +3,14 @@
  * weights. The pairs are copied as they stand, so that what nobody here understands stays as it is;
  * the tensors' descriptions too, unless parts are joined. Knows the grammar, not what models are.
  */
+#include "copy.h"
+
 #include <memtally/tally.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/error.h"
 #include "base/strbuf.h"
-#include "model/sample/sparse.h"
 
 #define PIECE      (256 * 1024)
 #define COUNTS_END 24 /* of the magic, the version and both counts */

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "model/convert/convert.h"
+#include "model/gguf/copy.h"
 
 static const struct {
     enum mt_file_type type;

@@ -112,11 +112,12 @@ static void divide(const struct mt_budget_engine *engine, const struct mt_predic
 static void make(const struct mt_budget_engine *engine, const struct mt_predict_input *in,
                  const struct mt_torch_walk *walk, int float_bytes, struct mt_budget_rank *rank)
 {
-    const struct mt_torch_load load = {.tensor_parallel = in->settings->tensor_parallel,
-                                       .vocabulary_padding =
-                                           mt_engine_number(in->engine, "weights", 64),
-                                       .float_bytes = float_bytes,
-                                       .is_fused = engine->is_fused};
+    const struct mt_torch_load load = {
+        .tensor_parallel = in->settings->tensor_parallel,
+        .vocabulary_padding = mt_engine_number(in->engine, "weights", 64),
+        .float_bytes = float_bytes,
+        .whole_bytes = mt_engine_number(in->engine, "blocks.whole", 0),
+        .is_fused = engine->is_fused};
     memset(rank, 0, engine->rank_bytes);
     mt_torch_stage_of(in, walk->stage, in->settings->pipeline_parallel, &rank->stage);
     mt_torch_weights_of(in, &load, &rank->stage, &rank->weights);

@@ -177,8 +177,9 @@ static void scale(const struct sizes *from, uint64_t by, int is_rounding, uint64
 
 /* Where batches above a concurrency have no drafts, graphs of batches that only decode without
  * them: one token a request. */
-static void add_without_drafts(const struct mt_predict_input *in, const struct sizes *pieces,
-                               struct mt_estimate_graphs *graphs)
+static __attribute__((noinline)) void add_without_drafts(const struct mt_predict_input *in,
+                                                         const struct sizes *pieces,
+                                                         struct mt_estimate_graphs *graphs)
 {
     const struct mt_predict_settings *settings = in->settings;
     struct sizes sizes = {.n = 0};

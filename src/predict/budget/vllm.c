@@ -8,20 +8,20 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "budget.h"
 #include "graphs.h"
 #include "model/families.h"
 
 #define HUGE_DEVICE_GIB  160
 #define LARGE_DEVICE_GIB 70
 
-enum part { WEIGHTS, ACTIVATIONS, OTHER, COMMUNICATION, GRAPHS };
+enum part { WEIGHTS, ACTIVATIONS, OTHER, COMMUNICATION, GRAPHS, KEPT };
 
 struct rank {
     struct mt_budget_rank budget; /* first */
     struct mt_vllm_pool pool;
     struct mt_vllm_experts experts;
     uint64_t rope_bytes;
+    uint64_t latent_bytes; /* of matrices that decompress latent vectors, kept once more */
     uint64_t weight_slack; /* that loading may leave */
 };
 
@@ -79,84 +79,39 @@ static uint64_t rope_cache(const struct mt_predict_input *in)
     return mt_mul(numbers, is_wide ? 4 : mt_torch_float_width(in->settings));
 }
 
+/* Matrices from latent vectors to keys and values, which decoding has in another shape. */
+static uint64_t latent_copies(const struct mt_predict_input *in, const struct mt_torch_stage *stage)
+{
+    const struct mt_model_description *d = in->d;
+    uint64_t row = mt_mul(d->kv_lora_rank, mt_torch_float_width(in->settings));
+    uint64_t bytes = 0;
+    if (!mt_engine_has(in->engine, "weights.latent", "copied"))
+        return 0;
+    for (uint64_t i = stage->first; i < stage->end && i < d->n_layers; i++) {
+        uint64_t heads = mt_ceil_div(d->layers[i].heads, in->settings->tensor_parallel);
+        if (d->layers[i].attention == MT_ATTENTION_LATENT)
+            bytes = mt_add(bytes,
+                           mt_mul(mt_mul(heads, d->qk_nope_head_size + d->value_head_size), row));
+    }
+    return bytes;
+}
+
 static void weigh(const struct mt_predict_input *in, struct rank *rank)
 {
     const struct mt_torch_weights *w = &rank->budget.weights;
     mt_vllm_experts_of(in, &rank->budget.stage, w->mxfp4_bytes, &rank->experts);
     rank->rope_bytes = rope_cache(in);
+    rank->latent_bytes = latent_copies(in, &rank->budget.stage);
+    uint64_t made = rank->rope_bytes + rank->latent_bytes;
     uint64_t tensors = w->bytes + w->rounding_bytes;
     struct mt_budget_part weight = {.stand = MT_BUDGET_WITHIN};
-    weight.bytes = tensors + w->encoder_bytes + rank->experts.more_bytes + rank->rope_bytes;
-    weight.low = w->bytes + w->encoder_low_bytes + rank->experts.low_bytes + rank->rope_bytes;
+    weight.bytes = tensors + w->encoder_bytes + rank->experts.more_bytes + made;
+    weight.low = w->bytes + w->encoder_low_bytes + rank->experts.low_bytes + made;
     if (in->settings->tensor_parallel > 1) /* four logs are met within 0.04 % */
         rank->weight_slack = mt_scale(weight.bytes, 0.001);
-    weight.high = tensors + w->encoder_high_bytes + rank->experts.high_bytes + rank->rope_bytes +
-                  rank->weight_slack;
+    weight.high =
+        tensors + w->encoder_high_bytes + rank->experts.high_bytes + made + rank->weight_slack;
     mt_budget_add(&rank->budget, weight);
-}
-
-static int has_encoder(const struct mt_predict_input *in)
-{
-    struct mt_model_tensor tensor;
-    for (uint64_t i = 0; i < in->d->n_tensors; i++)
-        if (mt_model_tensor_at(in->model, i, &tensor) == 0 && tensor.role == MT_TENSOR_PROJECTOR)
-            return 1;
-    return in->d->lacks_encoders;
-}
-
-static uint64_t encoder_bytes(const struct mt_predict_input *in)
-{
-    int is_qwen = mt_is_of_lineage(in->d->architecture, MT_LINEAGE_QWEN);
-    return has_encoder(in)
-               ? mt_engine_number(in->engine,
-                                  is_qwen ? "activations.encoder.qwen" : "activations.encoder", 0)
-               : 0;
-}
-
-/* Rows of logits that the profiling run samples from. */
-static uint64_t logit_rows(const struct mt_predict_settings *settings)
-{
-    return settings->sequences < settings->batched_tokens ? settings->sequences
-                                                          : settings->batched_tokens;
-}
-
-static uint64_t sampler_bytes(const struct mt_predict_input *in)
-{
-    const struct mt_predict_settings *settings = in->settings;
-    uint64_t logits = mt_mul(mt_mul(logit_rows(settings), in->d->vocabulary), 4);
-    uint64_t hidden = mt_mul(mt_mul(settings->batched_tokens, in->d->embedding_length), 2);
-    return mt_scale(logits, mt_engine_real(in->engine, "activations.logits", 9.5)) +
-           mt_scale(hidden, mt_engine_real(in->engine, "activations.hidden", 1.5));
-}
-
-static int recurs(const struct mt_model_description *d)
-{
-    for (uint64_t i = 0; i < d->n_layers; i++)
-        if (d->layers[i].recurrence != MT_RECURRENCE_NONE)
-            return 1;
-    return 0;
-}
-
-/* What an encoder or a recurrent layer takes was logged of few models: there the band is that of a
- * pass, whichever of the two is larger. */
-static void profile(const struct mt_predict_input *in, struct rank *rank)
-{
-    const struct mt_torch_stage *stage = &rank->budget.stage;
-    uint64_t encoder = encoder_bytes(in);
-    struct mt_torch_forward forward;
-    mt_torch_forward_of(in, stage, in->settings->batched_tokens, &forward);
-    uint64_t pass = forward.bytes + encoder;
-    uint64_t sampling = stage->is_last ? sampler_bytes(in) : 0;
-    uint64_t bytes = pass > sampling ? pass : sampling;
-    int is_rough = pass > sampling || encoder || recurs(in->d);
-    const char *key = is_rough ? "activations.band.pass" : "activations.band.sampler";
-    double width = (double)mt_engine_number(in->engine, key, 25) / 100;
-    struct mt_budget_part part = {MT_BUDGET_WITHIN, bytes, mt_scale(bytes, 1 - width),
-                                  mt_scale(bytes, 1 + width)};
-    if (encoder && pass <= sampling)
-        part.high = part.high > pass ? part.high : pass;
-    mt_widen_unread(in->engine, "unread.activations", &part.low, &part.high);
-    mt_budget_add(&rank->budget, part);
 }
 
 /* The keys KEY, KEY.low and KEY.high; nothing where the settings have no such part. */
@@ -269,6 +224,15 @@ static void write_weights(const struct rank *rank, struct mt_sheet *sheet)
                                          .bytes = rank->rope_bytes,
                                          .provenance = MT_PROVENANCE_DERIVED},
                  "positions * rotated width * bytes of a float");
+    if (rank->latent_bytes)
+        mt_sheet_add(sheet,
+                     &(struct mt_sheet_term){.place = place,
+                                             .category = MT_CATEGORY_WEIGHTS,
+                                             .name = "latent matrices",
+                                             .rule = "weights.latent",
+                                             .bytes = rank->latent_bytes,
+                                             .provenance = MT_PROVENANCE_DERIVED},
+                     "layers * heads * latent width * (key + value) once more");
 }
 
 static void write_part(const struct mt_budget_rank *rank, enum part which,
@@ -304,7 +268,22 @@ static void write_activation(const struct mt_predict_input *in, const struct mt_
                                          .provenance = MT_PROVENANCE_DERIVED},
                  "max of sampling %" PRIu64 " rows of %" PRIu64 " logits and a forward pass of "
                  "%" PRIu64 " tokens",
-                 logit_rows(in->settings), in->d->vocabulary, in->settings->batched_tokens);
+                 mt_vllm_logit_rows(in->settings), in->d->vocabulary, in->settings->batched_tokens);
+}
+
+static void write_kept(const struct mt_budget_rank *rank, struct mt_sheet *sheet)
+{
+    const struct mt_budget_part *part = &rank->parts[KEPT];
+    mt_sheet_add(sheet,
+                 &(struct mt_sheet_term){.place = rank->device,
+                                         .category = MT_CATEGORY_WORKSPACE,
+                                         .name = "requests and experts",
+                                         .rule = "runner.logits",
+                                         .bytes = part->bytes,
+                                         .low_bytes = part->low,
+                                         .high_bytes = part->high,
+                                         .provenance = MT_PROVENANCE_DERIVED},
+                 "counters of all tokens for each request, and rows of experts");
 }
 
 static void write_rank(const struct mt_predict_input *in, const struct mt_budget_rank *rank,
@@ -317,6 +296,8 @@ static void write_rank(const struct mt_predict_input *in, const struct mt_budget
     write_part(rank, COMMUNICATION, MT_CATEGORY_COMMUNICATION, "between devices", "communication",
                sheet);
     write_part(rank, GRAPHS, MT_CATEGORY_GRAPHS, "CUDA graphs", "graphs", sheet);
+    if (rank->parts[KEPT].bytes)
+        write_kept(rank, sheet);
     mt_sheet_add(sheet,
                  &(struct mt_sheet_term){.place = rank->device,
                                          .category = MT_CATEGORY_KV_CACHE,
@@ -350,6 +331,8 @@ static void fill_pool(const struct mt_predict_input *in, const struct mt_budget_
     pool->weights_bytes = rank->parts[WEIGHTS].bytes;
     pool->activations_bytes = rank->parts[ACTIVATIONS].bytes;
     pool->other_bytes = rank->parts[OTHER].bytes + rank->parts[COMMUNICATION].bytes;
+    if (rank->parts[KEPT].stand == MT_BUDGET_WITHIN)
+        pool->other_bytes += rank->parts[KEPT].bytes;
     pool->graphs_bytes = graphs_are_reserved(in) ? rank->parts[GRAPHS].bytes : 0;
     pool->bytes_per_token = own_pool->bytes_per_token;
     pool->pool_tokens = tokens_of(in, own_pool, blocks->n);
@@ -413,8 +396,9 @@ static void judge(const struct mt_predict_input *in, const struct mt_budget_rank
 static void make_rank(const struct mt_predict_input *in, struct mt_budget_rank *rank)
 {
     weigh(in, own(rank));
-    profile(in, own(rank));
+    mt_budget_add(rank, mt_vllm_profile_of(in, &rank->stage, rank->weights.mxfp4_bytes));
     add_runtime(in, rank);
+    mt_budget_add(rank, mt_vllm_kept_of(in, &rank->stage, rank->weights.mxfp4_bytes));
     mt_vllm_pool_of(in, &rank->stage, &own(rank)->pool);
 }
 

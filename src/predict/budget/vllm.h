@@ -4,7 +4,7 @@
 #ifndef MT_PREDICT_VLLM_H
 #define MT_PREDICT_VLLM_H
 
-#include "predict/torch/torch.h"
+#include "budget.h"
 
 /* The pool of one rank of a stage. A block is `bytes_per_block` and holds, of one group, the pages
  * of `block_tokens` tokens of its layers; every group of a request takes blocks of its own. */
@@ -33,5 +33,15 @@ struct mt_vllm_experts {
 };
 void mt_vllm_experts_of(const struct mt_predict_input *in, const struct mt_torch_stage *stage,
                         uint64_t read_bytes, struct mt_vllm_experts *experts);
+
+/* The highest activations of the profiling run on a rank of a stage, and what stays of it: the
+ * counters of the runner, and workspaces. */
+struct mt_budget_part mt_vllm_profile_of(const struct mt_predict_input *in,
+                                         const struct mt_torch_stage *stage, uint64_t mxfp4_bytes);
+struct mt_budget_part mt_vllm_kept_of(const struct mt_predict_input *in,
+                                      const struct mt_torch_stage *stage, uint64_t mxfp4_bytes);
+
+/* Rows of logits that the profiling run samples from. */
+uint64_t mt_vllm_logit_rows(const struct mt_predict_settings *settings);
 
 #endif

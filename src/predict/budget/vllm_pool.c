@@ -89,6 +89,16 @@ static uint64_t largest_state(const struct layout *layout)
     return largest;
 }
 
+/* Whether states are written down at steps of a kernel's own, as those of delta nets are. */
+static int has_delta_nets(const struct mt_model_description *d)
+{
+    for (uint64_t i = 0; i < d->n_layers; i++)
+        if (d->layers[i].recurrence == MT_RECURRENCE_DELTA_NET ||
+            d->layers[i].recurrence == MT_RECURRENCE_KIMI_DELTA)
+            return 1;
+    return 0;
+}
+
 /* Tokens of an attention page. Beside recurrent layers a page is at least as large as their state,
  * in steps of the kernel's own block. */
 static uint64_t block_tokens(const struct mt_predict_input *in, const struct layout *layout)
@@ -98,8 +108,10 @@ static uint64_t block_tokens(const struct mt_predict_input *in, const struct lay
     const struct bucket *full = find(layout, KIND_FULL);
     if (!state || !full)
         return step;
-    step = in->d->kv_lora_rank ? mt_engine_number(in->engine, "block_tokens.latent", 128)
-                               : mt_engine_number(in->engine, "block_tokens.recurrent", step);
+    if (in->d->kv_lora_rank)
+        step = mt_engine_number(in->engine, "block_tokens.latent", 128);
+    else if (has_delta_nets(in->d))
+        step = mt_engine_number(in->engine, "block_tokens.delta", step);
     return mt_mul(step, mt_ceil_div(state, mt_mul(step, full->token_bytes)));
 }
 

@@ -46,6 +46,9 @@ enum mt_graph_type {
     MT_TYPE_COUNT
 };
 
+/* Parts of a model, as tensors of its graph are marked. */
+enum mt_graph_part { MT_PART_INPUT, MT_PART_ATTENTION, MT_PART_STATE, MT_PART_FFN, MT_PART_OUTPUT };
+
 #define MT_NODE_INPUT    1u /* filled from outside before the graph runs */
 #define MT_NODE_OUTPUT   2u /* read afterwards: its bytes are never used again */
 #define MT_NODE_WEIGHT   4u /* in a buffer of weights */
@@ -64,7 +67,7 @@ struct mt_node {
     int8_t buffer;  /* that the allocator put it into */
     uint8_t owned;  /* has bytes of that buffer at the moment */
     uint8_t quantised;
-    uint8_t part;    /* of the model, as the builder counts them */
+    uint8_t part;    /* enum mt_graph_part */
     uint8_t kind;    /* enum mt_kind */
     int32_t uses;    /* as a source, in the graph as it was built */
     int32_t readers; /* left, while the allocator walks the graph */

@@ -20,7 +20,7 @@ struct reader {
     uint32_t guard_first; /* of the lines at hand */
     uint32_t guard_n;
     int part;
-    uint8_t kind; /* of computing, as lines are marked */
+    uint8_t computes; /* enum mt_graph_part of the lines that follow */
     int code;
 };
 
@@ -463,8 +463,10 @@ static uint8_t kind_of_weight(struct mt_template_word word, uint8_t otherwise)
     static const struct {
         const char *start;
         uint8_t kind;
-    } kinds[] = {{"attn", 1}, {"ssm", 2},         {"time_mix", 2}, {"shortconv", 2},
-                 {"ffn", 3},  {"channel_mix", 3}, {"^output", 4},  {"^token_embd", 0}};
+    } kinds[] = {{"attn", MT_PART_ATTENTION}, {"ssm", MT_PART_STATE},
+                 {"time_mix", MT_PART_STATE}, {"shortconv", MT_PART_STATE},
+                 {"ffn", MT_PART_FFN},        {"channel_mix", MT_PART_FFN},
+                 {"^output", MT_PART_OUTPUT}, {"^token_embd", MT_PART_INPUT}};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (word.length >= strlen(kinds[i].start) &&
             memcmp(word.at, kinds[i].start, strlen(kinds[i].start)) == 0)
@@ -491,7 +493,7 @@ static void read_weight(struct reader *r, struct mt_template_word word,
         source->layers = (int16_t)(back ? -(int)layers : (int)layers);
         word = from(word, n + 1);
     }
-    r->kind = kind_of_weight(word, r->kind);
+    r->computes = kind_of_weight(word, r->computes);
     source->name = name_of(r, &r->out->weights, word);
 }
 
@@ -517,7 +519,7 @@ static void read_source(struct reader *r, struct mt_template_word word,
     } else if (*word.at == '&') {
         source->kind = MT_SOURCE_CACHE;
         source->name = name_of(r, &r->out->cache_names, from(word, 1));
-        r->kind = (uint8_t)(r->kind == 2 ? 2 : 1);
+        r->computes = (uint8_t)(r->computes == MT_PART_STATE ? MT_PART_STATE : MT_PART_ATTENTION);
     } else {
         source->kind = MT_SOURCE_RESULT;
         source->name = name_of(r, &r->out->results, word);
@@ -579,7 +581,7 @@ static void read_line(struct reader *r, struct mt_template_word rest)
                 read_source(r, word, line);
         }
     }
-    line->part = r->kind;
+    line->part = r->computes;
     line->first_fact = r->guard_first;
     line->n_facts = r->guard_n;
     if (!r->code && !line->n_sources && !line->n_dims)
@@ -659,7 +661,9 @@ static void read_any(struct reader *r, struct mt_template_word rest)
                 fail(r, word.at, "head, layer and tail come in this order");
             r->part = i;
             r->guard_n = 0;
-            r->kind = (uint8_t)(i == MT_TEMPLATE_TAIL ? 4 : i == MT_TEMPLATE_LAYER ? 1 : 0);
+            r->computes = (uint8_t)(i == MT_TEMPLATE_TAIL    ? MT_PART_OUTPUT
+                                    : i == MT_TEMPLATE_LAYER ? MT_PART_ATTENTION
+                                                             : MT_PART_INPUT);
             return;
         }
     if (is_word(word, "unused")) {

@@ -1,46 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Caches, states and activations of the engines on PyTorch, and arithmetic that cannot overflow. */
+/* Caches, states and activations of the engines on PyTorch. */
 #include "torch.h"
 
 #include <string.h>
 
 #include "model/families.h"
-
-uint64_t mt_ceil_div(uint64_t a, uint64_t b)
-{
-    return a / b + (a % b != 0);
-}
-
-uint64_t mt_mul(uint64_t a, uint64_t b)
-{
-    uint64_t product;
-    if (__builtin_mul_overflow(a, b, &product) || product > MT_FAR)
-        return MT_FAR;
-    return product;
-}
-
-uint64_t mt_add(uint64_t a, uint64_t b)
-{
-    return a < MT_FAR && b < MT_FAR - a ? a + b : MT_FAR;
-}
-
-uint64_t mt_scale(uint64_t bytes, double factor)
-{
-    double scaled = (double)bytes * factor;
-    if (!(scaled > 0))
-        return 0;
-    return scaled < (double)MT_FAR ? (uint64_t)(scaled + 0.5) : MT_FAR;
-}
-
-double mt_gib(uint64_t bytes)
-{
-    return (double)bytes / (double)MT_GIB;
-}
-
-int mt_begins(const char *text, const char *start)
-{
-    return text && strncmp(text, start, strlen(start)) == 0;
-}
 
 uint64_t mt_torch_layers(const struct mt_predict_input *in)
 {
@@ -144,13 +108,14 @@ struct mt_torch_cell mt_torch_cache_of(const struct mt_predict_settings *setting
     return cell;
 }
 
-uint64_t mt_torch_block_bytes(uint64_t bytes)
+uint64_t mt_torch_block_bytes(uint64_t bytes, uint64_t whole_bytes)
 {
     const uint64_t wanted = mt_mul(mt_ceil_div(bytes, 512), 512);
     if (wanted < 10 * MT_MIB)
         return wanted;
     uint64_t segment = mt_mul(mt_ceil_div(wanted, 2 * MT_MIB), 2 * MT_MIB);
-    return segment - wanted > MT_MIB ? wanted : segment;
+    int is_whole = segment - wanted <= MT_MIB || (whole_bytes && segment >= whole_bytes);
+    return is_whole ? segment : wanted;
 }
 
 uint64_t mt_torch_token_bytes(const struct mt_model_layer *layer, const struct mt_torch_cell *cell,
@@ -177,7 +142,8 @@ uint64_t mt_torch_token_bytes(const struct mt_model_layer *layer, const struct m
 
 uint64_t mt_torch_state_element_bytes(const struct mt_predict_input *in)
 {
-    static const enum mt_lineage full[] = {MT_LINEAGE_QWEN35, MT_LINEAGE_KIMI, MT_LINEAGE_JAMBA};
+    static const enum mt_lineage full[] = {MT_LINEAGE_QWEN35, MT_LINEAGE_KIMI, MT_LINEAGE_JAMBA,
+                                           MT_LINEAGE_NEMOTRON_H};
     for (size_t i = 0; i < sizeof full / sizeof *full; i++)
         if (mt_is_of_lineage(in->d->architecture, full[i]))
             return 4;

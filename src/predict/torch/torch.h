@@ -8,9 +8,7 @@
 #define MT_PREDICT_TORCH_H
 
 #include "predict/sheet.h"
-
-#define MT_MIB (UINT64_C(1) << 20)
-#define MT_GIB (UINT64_C(1) << 30)
+#include "predict/sums.h"
 
 /* One stage of the pipeline: layers [first, end), and what the two ends hold beside them. */
 struct mt_torch_stage {
@@ -40,6 +38,7 @@ struct mt_torch_load {
     uint64_t tensor_parallel;
     uint64_t vocabulary_padding; /* rows of embeddings are a multiple of it */
     int float_bytes;
+    uint64_t whole_bytes; /* as mt_torch_block_bytes() has it */
     int is_fused; /* matrices of a layer that read the same input are one tensor; so are experts */
 };
 
@@ -102,8 +101,9 @@ uint64_t mt_torch_float_width(const struct mt_predict_settings *settings);
 
 /* What PyTorch's allocator takes for a tensor. From 10 MiB on it asks for whole 2 MiB, and keeps a
  * rest of up to 1 MiB in the block (c10/cuda/CUDACachingAllocator.cpp: get_allocation_size,
- * should_split). */
-uint64_t mt_torch_block_bytes(uint64_t bytes);
+ * should_split). From `whole_bytes` on, where that is not 0, it keeps any rest: max_split_size_mb.
+ */
+uint64_t mt_torch_block_bytes(uint64_t bytes, uint64_t whole_bytes);
 
 /* Bytes of a layer's recurrent state for one sequence on one rank: its convolution's inputs in
  * `conv_bytes` an element with `rows` more of them, and its state in `state_bytes` an element. */
@@ -148,18 +148,5 @@ int mt_torch_begin(const struct mt_model *model, const struct mt_engine *engine,
  * Errors: MT_EARG, which names the nearest. */
 int mt_torch_complete_kv_type(const struct mt_engine *engine, struct mt_predict_settings *settings,
                               struct mt_error *error);
-
-/* a / b rounded up; b is not 0. */
-uint64_t mt_ceil_div(uint64_t a, uint64_t b);
-/* What no device reaches. Products and sums stop there, so that a few of them still add up. */
-#define MT_FAR (UINT64_C(1) << 60)
-uint64_t mt_mul(uint64_t a, uint64_t b);
-uint64_t mt_add(uint64_t a, uint64_t b);
-/* bytes * factor, up to MT_FAR. */
-uint64_t mt_scale(uint64_t bytes, double factor);
-/* A size in GiB, for formulas. */
-double mt_gib(uint64_t bytes);
-/* Whether a text, NULL too, begins with `start`. */
-int mt_begins(const char *text, const char *start);
 
 #endif

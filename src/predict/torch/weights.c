@@ -145,29 +145,32 @@ static enum joint joint_of(const struct mt_model_tensor *tensor)
     return has_any(tensor, qkv) ? JOINT_QKV : has_any(tensor, gate_up) ? JOINT_GATE_UP : N_JOINTS;
 }
 
-static void round_block(uint64_t bytes, struct mt_torch_weights *weights)
+static void round_block(const struct mt_torch_load *load, uint64_t bytes,
+                        struct mt_torch_weights *weights)
 {
-    weights->rounding_bytes = mt_add(weights->rounding_bytes, mt_torch_block_bytes(bytes) - bytes);
+    weights->rounding_bytes =
+        mt_add(weights->rounding_bytes, mt_torch_block_bytes(bytes, load->whole_bytes) - bytes);
 }
 
-static void round_joined(struct joining *joining, struct mt_torch_weights *weights)
+static void round_joined(const struct mt_torch_load *load, struct joining *joining,
+                         struct mt_torch_weights *weights)
 {
     for (size_t i = 0; i < N_JOINTS; i++) {
-        round_block(joining->bytes[i], weights);
+        round_block(load, joining->bytes[i], weights);
         joining->bytes[i] = 0;
     }
 }
 
 /* Files have the tensors of a layer beside each other. */
-static void join(const struct mt_model_tensor *tensor, uint64_t bytes, struct joining *joining,
-                 struct mt_torch_weights *weights)
+static void join(const struct mt_torch_load *load, const struct mt_model_tensor *tensor,
+                 uint64_t bytes, struct joining *joining, struct mt_torch_weights *weights)
 {
     enum joint joint = joint_of(tensor);
     if (tensor->layer != joining->layer)
-        round_joined(joining, weights);
+        round_joined(load, joining, weights);
     joining->layer = tensor->layer;
     if (joint == N_JOINTS)
-        round_block(bytes, weights);
+        round_block(load, bytes, weights);
     else
         joining->bytes[joint] = mt_add(joining->bytes[joint], bytes);
 }
@@ -241,9 +244,9 @@ void mt_torch_weights_of(const struct mt_predict_input *in, const struct mt_torc
             continue;
         uint64_t bytes = add_tensor(in, load, &tensor, weights);
         if (load->is_fused)
-            join(&tensor, bytes, &joining, weights);
+            join(load, &tensor, bytes, &joining, weights);
     }
-    round_joined(&joining, weights);
+    round_joined(load, &joining, weights);
     if (in->d->lacks_encoders && stage->is_first)
         add_encoders(in, load, weights);
 }

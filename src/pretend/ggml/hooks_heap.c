@@ -22,8 +22,9 @@
 #define FEW_BYTES   (16u << 20) /* such as these */
 #define EVENTS_MOST 65536u
 
+enum { UNKNOWN, LOOKED_UP, KNOWN };
 static struct {
-    uint32_t state;   /* 0: unknown, 1: being looked up, 2: known */
+    uint32_t state;   /* one of the above */
     uint32_t is_libc; /* memory is private and anonymous */
     void *(*malloc)(size_t size);
     void *(*calloc)(size_t count, size_t size);
@@ -89,14 +90,14 @@ static void look_up(void)
 
 static int is_ready(void)
 {
-    uint32_t unknown = 0;
-    if (__builtin_expect(__atomic_load_n(&next.state, __ATOMIC_ACQUIRE) == 2, 1))
+    uint32_t unknown = UNKNOWN;
+    if (__builtin_expect(__atomic_load_n(&next.state, __ATOMIC_ACQUIRE) == KNOWN, 1))
         return 1;
-    if (!__atomic_compare_exchange_n(&next.state, &unknown, 1, 0, __ATOMIC_ACQUIRE,
+    if (!__atomic_compare_exchange_n(&next.state, &unknown, LOOKED_UP, 0, __ATOMIC_ACQUIRE,
                                      __ATOMIC_ACQUIRE))
-        return unknown == 2;
+        return unknown == KNOWN;
     look_up();
-    __atomic_store_n(&next.state, 2, __ATOMIC_RELEASE);
+    __atomic_store_n(&next.state, KNOWN, __ATOMIC_RELEASE);
     return 1;
 }
 

@@ -94,6 +94,12 @@ void pretend_fill_type(struct pretend_buffer_type *type, const struct ggml_type_
 /* An address range of which nothing is ever read or written. */
 uintptr_t pretend_addresses(uint64_t bytes);
 
+/* Tensors of buffers without memory: what is set is not kept, and zeros are what there is. */
+void pretend_set_tensor(struct ggml_buffer *buffer, struct ggml_tensor *tensor, const void *data,
+                        size_t offset, size_t size);
+void pretend_get_tensor(struct ggml_buffer *buffer, const struct ggml_tensor *tensor, void *data,
+                        size_t offset, size_t size);
+
 /* What a tensor takes of a device's buffer. */
 uint64_t pretend_alloc_bytes(const struct pretend_buffer_type *type,
                              const struct ggml_tensor *tensor);
@@ -120,7 +126,7 @@ uint64_t pretend_metal_bytes(struct pretend_world *world, const struct ggml_tens
 struct ggml_backend *pretend_backend_new(struct pretend_device *device);
 void pretend_fill_events(struct ggml_device_functions *functions);
 
-/* keep.c: what fused operations keep allocated. */
+/* fused.c: what fused operations keep allocated. */
 void pretend_graph_optimize(struct ggml_backend *backend, struct ggml_graph *graph,
                             struct ggml_optimize *optimize);
 

@@ -6,7 +6,8 @@ import os
 import sys
 
 os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
-os.environ.update(HF_HUB_OFFLINE="1", VLLM_NO_USAGE_STATS="1", VLLM_LOGGING_LEVEL="DEBUG")
+os.environ.setdefault("VLLM_LOGGING_LEVEL", "DEBUG")
+os.environ.update(HF_HUB_OFFLINE="1", VLLM_NO_USAGE_STATS="1")
 
 if __name__ == "__main__":
     import vllm

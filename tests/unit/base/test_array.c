@@ -4,6 +4,7 @@
 
 #include "base/array.h"
 
+#include <malloc.h>
 #include <memtally/error.h>
 #include <stdlib.h>
 
@@ -34,11 +35,29 @@ static void test_an_array_that_cannot_grow_is_as_it_was(void **state)
     free(items);
 }
 
+/* At 0, 1, 2, 4, 8 … items, and not between: what is given out is written to its end. */
+static void test_an_array_without_a_capacity_has_room_for_one_more(void **state)
+{
+    uint64_t *items = NULL;
+    (void)state;
+    for (size_t n = 0; n < 1000; n++) {
+        uint64_t *before = items;
+        assert_int_equal(mt_array_grow(items, n), 0);
+        assert_true(n == 0 || (n & (n - 1)) == 0 || items == before);
+        assert_true(malloc_usable_size(items) >= (n + 1) * sizeof *items);
+        items[n] = n * n;
+    }
+    for (size_t i = 0; i < 1000; i++)
+        assert_int_equal(items[i], i * i);
+    free(items);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_items_stay_while_the_array_doubles),
         cmocka_unit_test(test_an_array_that_cannot_grow_is_as_it_was),
+        cmocka_unit_test(test_an_array_without_a_capacity_has_room_for_one_more),
     };
     return RUN_TESTS(tests);
 }

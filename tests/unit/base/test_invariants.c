@@ -7,12 +7,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "measure/call.h"
 #include "model/model.h"
+#include "place/internal.h"
 #include "predict/graph/graph.h"
 #include "predict/sheet_internal.h"
 #include "recording/reader.h"
+#include "recording/writer.h"
 #include "rehearse/breakdown.h"
 #include "rehearse/rehearsal.h"
+#include "tally/compare.h"
+#include "tally/ranges.h"
+#include "tally/table.h"
 
 /* What spoils a struct, is refused, and is put right again. */
 #define REFUSED(field, wrong, is_valid)                                                            \
@@ -207,6 +213,108 @@ static void test_the_parts_of_a_place(void **state)
     REFUSED(items[0].category, MT_CATEGORY_CONTEXT, mt_breakdown_is_valid(&parts));
 }
 
+static void test_what_a_measured_call_took(void **state)
+{
+    struct mt_measure_result result = {.baseline_bytes = 100,
+                                       .peak_bytes = 130,
+                                       .growth_bytes = 30,
+                                       .device_baseline_bytes = 7,
+                                       .device_peak_bytes = 7,
+                                       .device_own_baseline_bytes = 5,
+                                       .device_own_peak_bytes = MT_UNKNOWN,
+                                       .device_own_growth_bytes = MT_UNKNOWN};
+    (void)state;
+    REFUSED(result.growth_bytes, 31, mt_measure_result_is_valid(&result));
+    REFUSED(result.peak_bytes, 99, mt_measure_result_is_valid(&result));
+    REFUSED(result.device_growth_bytes, MT_UNKNOWN, mt_measure_result_is_valid(&result));
+    REFUSED(result.device_own_growth_bytes, 0, mt_measure_result_is_valid(&result));
+    /* A peak below what was there before has no growth, in 64 bits neither. */
+    result.baseline_bytes = 132;
+    result.growth_bytes = (uint64_t)-2;
+    assert_false(mt_measure_result_is_valid(&result));
+}
+
+static void test_a_placement(void **state)
+{
+    struct mt_place_unit units[] = {{.dense_bytes = 10, .cache_bytes = 4, .work_bytes = 1},
+                                    {.dense_bytes = 20, .expert_bytes = 30, .experts = 2}};
+    struct mt_place_problem problem = {.units = units, .n_units = 2, .each_bytes = 3};
+    struct mt_placement_device devices[] = {{.dense_bytes = 13,
+                                             .expert_bytes = 30,
+                                             .cache_bytes = 4,
+                                             .overhead_bytes = 6,
+                                             .used_bytes = 53,
+                                             .n_units = 1},
+                                            {.n_units = 0}};
+    int unit_device[] = {0, MT_PLACE_HOST};
+    struct mt_placement placement = {.n_units = 2,
+                                     .unit_device = unit_device,
+                                     .n_devices = 2,
+                                     .devices = devices,
+                                     .host_bytes = 20};
+    (void)state;
+    REFUSED(devices[0].used_bytes, 52, mt_placement_is_valid(&problem, &placement));
+    REFUSED(devices[1].n_units, 1, mt_placement_is_valid(&problem, &placement));
+    REFUSED(placement.host_bytes, 19, mt_placement_is_valid(&problem, &placement));
+    REFUSED(unit_device[0], MT_PLACE_ANY, mt_placement_is_valid(&problem, &placement));
+    REFUSED(unit_device[0], 2, mt_placement_is_valid(&problem, &placement));
+    REFUSED(units[1].expert_bytes, 31, mt_placement_is_valid(&problem, &placement));
+}
+
+static void test_a_comparison(void **state)
+{
+    struct mt_difference row = {
+        .in_a = 1, .a_bytes = 50, .b_bytes = 0, .known = 1, .difference_bytes = -50};
+    struct mt_comparison comparison = {.n_rows = 1, .rows = &row};
+    struct mt_component_difference *weights = &comparison.components[MT_COMPONENT_WEIGHTS];
+    (void)state;
+    *weights = (struct mt_component_difference){.a = {.known = 1, .bytes = 100},
+                                                .b = {.known = 1, .bytes = 120},
+                                                .verdict = MT_COMPARE_OVER,
+                                                .band_ratio = 0.1,
+                                                .difference_bytes = 20,
+                                                .ratio_known = 1,
+                                                .accuracy_ratio = 0.8};
+    REFUSED(weights->difference_bytes, -20, mt_comparison_is_valid(&comparison));
+    REFUSED(weights->band_ratio, 0.2, mt_comparison_is_valid(&comparison));
+    REFUSED(weights->verdict, MT_COMPARE_UNDER, mt_comparison_is_valid(&comparison));
+    REFUSED(weights->b.known, 0, mt_comparison_is_valid(&comparison));
+    REFUSED(comparison.all_within, 1, mt_comparison_is_valid(&comparison));
+    REFUSED(row.a_bytes, MT_UNKNOWN, mt_comparison_is_valid(&comparison));
+    REFUSED(row.in_a, 0, mt_comparison_is_valid(&comparison));
+}
+
+static void test_a_table_and_a_map_of_ranges(void **state)
+{
+    struct mt_table table = {.capacity = 64, .n = 32};
+    struct mt_ranges ranges;
+    (void)state;
+    REFUSED(table.n, 33, mt_table_is_valid(&table));
+    REFUSED(table.capacity, 65, mt_table_is_valid(&table));
+    mt_ranges_init(&ranges);
+    for (uint64_t at = 0; at < 100; at++)
+        mt_ranges_set(&ranges, 16 * at, 16 * at + 8, at);
+    mt_ranges_move(&ranges, 0, 800, 1 << 20);
+    REFUSED(ranges.n, 99, mt_ranges_are_valid(&ranges));
+    mt_ranges_finish(&ranges);
+}
+
+static void test_the_writer_of_a_stream(void **state)
+{
+    struct {
+        struct mt_block_header header;
+        uint8_t events[64];
+    } block = {.header = {.used = 16}};
+    struct mt_writer writer = {.block = &block.header,
+                               .events = block.events,
+                               .cursor = block.events + 16,
+                               .limit = block.events + 64};
+    (void)state;
+    REFUSED(block.header.used, 15, mt_writer_is_valid(&writer));
+    REFUSED(writer.limit, block.events + 8, mt_writer_is_valid(&writer));
+    REFUSED(writer.block, NULL, mt_writer_is_valid(&writer));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -218,6 +326,11 @@ int main(void)
         cmocka_unit_test(test_the_index_of_a_recording),
         cmocka_unit_test(test_the_account_of_a_rehearsal),
         cmocka_unit_test(test_the_parts_of_a_place),
+        cmocka_unit_test(test_what_a_measured_call_took),
+        cmocka_unit_test(test_a_placement),
+        cmocka_unit_test(test_a_comparison),
+        cmocka_unit_test(test_a_table_and_a_map_of_ranges),
+        cmocka_unit_test(test_the_writer_of_a_stream),
     };
     return RUN_TESTS(tests);
 }

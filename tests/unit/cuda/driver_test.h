@@ -36,6 +36,7 @@ CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes);
 CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes);
 CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t n);
 CUresult cuMemsetD32_v2(CUdeviceptr to, unsigned value, size_t n);
+CUresult cuPointerGetAttribute(void *value, CUpointer_attribute attribute, CUdeviceptr pointer);
 
 static struct mt_account *driver_account;
 static char driver_folder[64];
@@ -91,6 +92,14 @@ static inline int end_rehearsal(void **state)
     (void)state;
     drop_rehearsal();
     return 0;
+}
+
+/* The device that an address belongs to, -1 where the driver knows none. */
+static inline int device_of(CUdeviceptr pointer)
+{
+    int device = -1;
+    cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, pointer);
+    return device;
 }
 
 static inline uint64_t used_bytes(unsigned place)

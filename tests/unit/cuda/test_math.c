@@ -77,6 +77,96 @@ static void test_a_plan_is_made_once_and_gone_once(void **state)
     assert_int_equal(cufftDestroy(plan), INVALID_PLAN);
 }
 
+/* cuFFT's documentation: an area as large as the data for factors of 2, 3, 5 and 7, eight times
+ * that for large primes in any direction. Batches of several ranks by one call. */
+static void test_every_way_to_plan_comes_to_one_size(void **state)
+{
+    FUNCTION(fft, cufftEstimate2d, int, int, int, size_t *);
+    FUNCTION(fft, cufftEstimate3d, int, int, int, int, size_t *);
+    FUNCTION(fft, cufftEstimateMany, int, int *, int *, int, int, int *, int, int, int, int,
+             size_t *);
+    FUNCTION(fft, cufftGetSizeMany64, int, int, int64_t *, int64_t *, int64_t, int64_t, int64_t *,
+             int64_t, int64_t, int, int64_t, size_t *);
+    size_t bytes = 0;
+    int sizes[] = {15, 14};
+    int64_t wide[] = {15, 14};
+    (void)state;
+    assert_int_equal(cufftEstimate2d(15, 14, C2C, &bytes), SUCCESS);
+    assert_int_equal(bytes, 15 * 14 * 8);
+    assert_int_equal(cufftEstimate2d(15, 1021, C2C, &bytes), SUCCESS);
+    assert_int_equal(bytes, 8 * 15 * 1021 * 8);
+    assert_int_equal(cufftEstimate3d(15, 14, 2, Z2Z, &bytes), SUCCESS);
+    assert_int_equal(bytes, 15 * 14 * 2 * 16);
+    assert_int_equal(cufftEstimateMany(2, sizes, NULL, 1, 0, NULL, 1, 0, C2C, 6, &bytes), SUCCESS);
+    assert_int_equal(bytes, 15 * 14 * 6 * 8);
+    assert_int_equal(cufftGetSizeMany64(0, 2, wide, NULL, 1, 0, NULL, 1, 0, C2C, 6, &bytes),
+                     SUCCESS);
+    assert_int_equal(bytes, 15 * 14 * 6 * 8);
+}
+
+static void test_sizes_that_no_transform_has_are_refused(void **state)
+{
+    enum { INVALID_TYPE = 3, INVALID_FFT_VALUE = 4 };
+    FUNCTION(fft, cufftEstimate1d, int, int, int, size_t *);
+    FUNCTION(fft, cufftEstimateMany, int, int *, int *, int, int, int *, int, int, int, int,
+             size_t *);
+    FUNCTION(fft, cufftGetSizeMany64, int, int, int64_t *, int64_t *, int64_t, int64_t, int64_t *,
+             int64_t, int64_t, int, int64_t, size_t *);
+    size_t bytes = 7;
+    int sizes[] = {8, 8, 8, 8};
+    int64_t wide[] = {INT64_C(1) << 40, INT64_C(1) << 40};
+    int64_t prime = 1021;
+    (void)state;
+    assert_int_equal(cufftEstimate1d(8, 0x77, 1, &bytes), INVALID_TYPE);
+    assert_int_equal(cufftEstimate1d(8, C2C, 0, &bytes), INVALID_SIZE);
+    assert_int_equal(cufftEstimate1d(-8, C2C, 1, &bytes), INVALID_SIZE);
+    assert_int_equal(cufftEstimate1d(8, C2C, 1, NULL), INVALID_FFT_VALUE);
+    assert_int_equal(cufftEstimateMany(4, sizes, NULL, 1, 0, NULL, 1, 0, C2C, 1, &bytes),
+                     INVALID_SIZE);
+    assert_int_equal(cufftEstimateMany(0, sizes, NULL, 1, 0, NULL, 1, 0, C2C, 1, &bytes),
+                     INVALID_SIZE);
+    assert_int_equal(cufftEstimateMany(1, NULL, NULL, 1, 0, NULL, 1, 0, C2C, 1, &bytes),
+                     INVALID_FFT_VALUE);
+    assert_int_equal(cufftGetSizeMany64(0, 2, wide, NULL, 1, 0, NULL, 1, 0, C2C, 1, &bytes),
+                     INVALID_SIZE);
+    assert_int_equal(
+        cufftGetSizeMany64(0, 1, &prime, NULL, 1, 0, NULL, 1, 0, C2C, INT64_C(1) << 61, &bytes),
+        INVALID_SIZE);
+    assert_int_equal(bytes, 7);
+}
+
+static void test_a_plan_keeps_its_size_its_stream_and_its_properties(void **state)
+{
+    FUNCTION(fft, cufftPlan1d, int *, int, int, int);
+    FUNCTION(fft, cufftGetSize, int, size_t *);
+    FUNCTION(fft, cufftSetStream, int, void *);
+    FUNCTION(fft, cufftSetPlanPropertyInt64, int, unsigned, long long);
+    FUNCTION(fft, cufftGetPlanPropertyInt64, int, unsigned, long long *);
+    FUNCTION(fft, cufftResetPlanProperty, int, unsigned);
+    FUNCTION(fft, cufftExecZ2Z, int, void *, void *, int);
+    FUNCTION(fft, cufftDestroy, int);
+    enum { INVALID_FFT_VALUE = 4 };
+    size_t bytes = 0;
+    long long value = 0;
+    int plan, data;
+    (void)state;
+    assert_int_equal(cufftPlan1d(&plan, 64, Z2Z, 2), SUCCESS);
+    assert_int_equal(cufftGetSize(plan, &bytes), SUCCESS);
+    assert_int_equal(bytes, 64 * 2 * 16);
+    assert_int_equal(cufftSetStream(plan, NULL), SUCCESS);
+    assert_int_equal(cufftExecZ2Z(plan, &data, &data, 1), SUCCESS);
+    assert_int_equal(cufftExecZ2Z(plan, NULL, &data, 1), INVALID_FFT_VALUE);
+    assert_int_equal(cufftSetPlanPropertyInt64(plan, 1, 42), SUCCESS);
+    assert_int_equal(cufftGetPlanPropertyInt64(plan, 1, &value), SUCCESS);
+    assert_int_equal(value, 42);
+    assert_int_equal(cufftResetPlanProperty(plan, 1), SUCCESS);
+    assert_int_equal(cufftGetPlanPropertyInt64(plan, 1, &value), SUCCESS);
+    assert_int_equal(value, 0);
+    assert_int_equal(cufftSetPlanPropertyInt64(plan, 99, 1), INVALID_FFT_VALUE);
+    assert_int_equal(cufftDestroy(plan), SUCCESS);
+    assert_int_equal(cufftGetSize(plan, &bytes), INVALID_PLAN);
+}
+
 static void test_a_solver_tells_no_size_and_says_so(void **state)
 {
     FUNCTION(solver, cusolverDnCreate, void **);
@@ -376,6 +466,9 @@ int main(void)
         cmocka_unit_test(test_a_transform_of_small_factors_works_in_an_area_of_its_size),
         cmocka_unit_test(test_a_large_prime_takes_the_worst_case),
         cmocka_unit_test(test_a_plan_is_made_once_and_gone_once),
+        cmocka_unit_test(test_every_way_to_plan_comes_to_one_size),
+        cmocka_unit_test(test_sizes_that_no_transform_has_are_refused),
+        cmocka_unit_test(test_a_plan_keeps_its_size_its_stream_and_its_properties),
         cmocka_unit_test(test_a_solver_tells_no_size_and_says_so),
         cmocka_unit_test(test_a_solver_says_on_the_host_how_many_eigenvalues_there_are),
         cmocka_unit_test(test_a_solver_says_on_the_host_how_exact_it_is),

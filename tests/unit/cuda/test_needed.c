@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "pretend/cuda/driver/module/needed.h"
+#include "pretend/cuda/driver/needed.h"
 
 static int is_runtime(const char *name)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Alarms on made machines of both versions, and on this one's kernel where it lets groups be made.
  */
+#include "tests/support/group_join.h"
 #include "tests/support/unit.h"
 
 #include "device/alarm.h"
@@ -361,7 +362,7 @@ static void test_the_kernel_tells_of_a_group_that_is_full(void **state)
         take_memory(128);
         _exit(2);
     }
-    assert_int_equal(mt_group_join(&os, &group, (int)child, NULL), 0);
+    assert_int_equal(group_join(&group, (int)child), 0);
     assert_int_equal(mt_alarm_open((int)child, NULL, &alarm, NULL), 0);
     mt_alarm_read(alarm, &counts);
     assert_true(counts.is_waited_for[MT_ALARM_NEAR] && counts.is_waited_for[MT_ALARM_OOM]);
@@ -409,7 +410,7 @@ static void test_the_kernel_tells_of_a_stall(void **state)
         pause();
         _exit(2);
     }
-    assert_int_equal(mt_group_join(&os, &group, (int)child, NULL), 0);
+    assert_int_equal(group_join(&group, (int)child), 0);
     assert_int_equal(mt_alarm_open((int)child, &options, &alarm, NULL), 0);
     mt_alarm_read(alarm, &counts);
     assert_true(counts.is_waited_for[MT_ALARM_GROUP_STALL]);

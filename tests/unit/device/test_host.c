@@ -112,8 +112,6 @@ static void test_other_processes_are_all_without_the_tree(void **state)
     assert_int_equal(mt_host_other_resident_bytes(&sample, 300), MT_UNKNOWN);
 }
 
-/* The real kernel: memory that we touch appears in the figure for all processes. Other programs
- * come and go meanwhile, so the bound is wide and the block large. */
 /* How much more all processes hold once this one has touched `length` bytes. */
 static int64_t growth_by_touching(size_t length)
 {
@@ -130,7 +128,9 @@ static int64_t growth_by_touching(size_t length)
     return (int64_t)(after.processes_resident_bytes - before.processes_resident_bytes);
 }
 
-/* Another process may give as much back in the same moment, but not each time. */
+/* The real kernel: memory that we touch appears in the figure for all processes. Other programs
+ * come and go meanwhile, so the bound is wide and the block large; one may give as much back in the
+ * same moment, but not each time. */
 static void test_memory_that_is_touched_shows_in_the_resident_bytes_of_all_processes(void **state)
 {
     (void)state;

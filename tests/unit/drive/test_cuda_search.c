@@ -236,8 +236,6 @@ static void test_weights_alone_are_divided_over_the_devices_that_were_given(void
     assert_int_equal(changes.n_tried, 1);
 }
 
-/* 21 of 42 GiB and 2 of activations are 1.4 more than 21.6: a larger share brings 1.2, and a
- * quarter of the sequences 1.5. */
 /* Of four devices each of two stages has two. */
 static void test_stages_of_a_pipeline_divide_the_devices_among_them(void **state)
 {
@@ -252,6 +250,8 @@ static void test_stages_of_a_pipeline_divide_the_devices_among_them(void **state
     assert_string_equal(changes.items[0].flags, "--tensor-parallel-size 2");
 }
 
+/* 21 of 42 GiB and 2 of activations are 1.4 more than 21.6: a larger share brings 1.2, and a
+ * quarter of the sequences 1.5. */
 static void test_what_devices_alone_are_not_enough_for_is_looked_for_beside_them(void **state)
 {
     struct machine machine = {

@@ -21,9 +21,16 @@ static json_t *parsed(char *body)
     return json;
 }
 
+static json_t *asked(const char *engine, const char *name, struct mt_drive_question question)
+{
+    return parsed(mt_drive_body(engine, name, &question));
+}
+
 static void test_a_prompt_is_of_as_many_ids_as_asked_within_the_vocabulary(void **state)
 {
-    json_t *json = parsed(mt_drive_completion_body(1, 1000, 32, 2));
+    json_t *json = asked(
+        NULL, "complete",
+        (struct mt_drive_question){.seed = 1, .n_tokens = 1000, .n_ids = 32, .n_generated = 2});
     json_t *prompt = json_object_get(json, "prompt");
     (void)state;
     assert_int_equal(json_array_size(prompt), 1000);
@@ -37,8 +44,10 @@ static void test_a_prompt_is_of_as_many_ids_as_asked_within_the_vocabulary(void 
 
 static void test_prompts_of_two_seeds_differ(void **state)
 {
-    json_t *one = parsed(mt_drive_completion_body(1, 64, 32000, 1));
-    json_t *two = parsed(mt_drive_completion_body(2, 64, 32000, 1));
+    json_t *one = asked(NULL, "complete",
+                        (struct mt_drive_question){.seed = 1, .n_tokens = 64, .n_ids = 16000});
+    json_t *two = asked(NULL, "complete",
+                        (struct mt_drive_question){.seed = 2, .n_tokens = 64, .n_ids = 16000});
     (void)state;
     assert_false(json_equal(one, two));
     json_decref(one);
@@ -47,7 +56,7 @@ static void test_prompts_of_two_seeds_differ(void **state)
 
 static void test_an_image_is_a_png_in_the_message(void **state)
 {
-    json_t *json = parsed(mt_drive_image_body());
+    json_t *json = asked(NULL, "chat", (struct mt_drive_question){.n_ids = 1});
     json_t *message = json_array_get(json_object_get(json, "messages"), 0);
     json_t *part = json_array_get(json_object_get(message, "content"), 1);
     const char *url = json_string_value(json_object_get(json_object_get(part, "image_url"), "url"));
@@ -82,15 +91,50 @@ static void test_facts_of_a_server(void **state)
 
 static void test_a_prompt_asks_for_all_adapters(void **state)
 {
-    char *body = mt_drive_adapters_body(1, 16, 1000, 2);
-    json_t *json = json_loads(body, 0, NULL);
+    json_t *json = asked(
+        NULL, "adapters",
+        (struct mt_drive_question){.seed = 1, .n_tokens = 16, .n_ids = 1000, .n_adapters = 2});
     const json_t *adapters = json_object_get(json, "lora");
     (void)state;
     assert_int_equal(json_array_size(json_object_get(json, "prompt")), 16);
     assert_int_equal(json_array_size(adapters), 2);
     assert_int_equal(json_integer_value(json_object_get(json_array_get(adapters, 1), "id")), 1);
     json_decref(json);
-    free(body);
+}
+
+/* A model's name may need quotes of its own. */
+static void test_engines_of_openais_interface_are_asked_by_the_models_name(void **state)
+{
+    static const char *const engines[] = {"vllm", "sglang", "trt-llm", "tgi", "llama.cpp"};
+    const struct mt_drive_question question = {.seed = 1,
+                                               .n_tokens = 100,
+                                               .first_id = 10,
+                                               .n_ids = 500,
+                                               .n_generated = 4,
+                                               .model = "a \"model\""};
+    (void)state;
+    for (size_t i = 0; i < sizeof engines / sizeof *engines; i++) {
+        json_t *json = asked(engines[i], "openai", question);
+        json_t *prompt = json_object_get(json, "prompt");
+        assert_string_equal(json_string_value(json_object_get(json, "model")), question.model);
+        assert_int_equal(json_integer_value(json_object_get(json, "max_tokens")), 4);
+        assert_int_equal(json_array_size(prompt), 100);
+        for (size_t k = 0; k < 100; k++)
+            assert_in_range(json_integer_value(json_array_get(prompt, k)), 10, 509);
+        json_decref(json);
+    }
+}
+
+static void test_every_body_is_json(void **state)
+{
+    static const char *const names[] = {"complete", "adapters", "embed", "rank",
+                                        "save",     "chat",     "openai"};
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        json_t *json = asked(NULL, names[i], (struct mt_drive_question){.n_tokens = 3, .n_ids = 9});
+        assert_true(json_object_size(json) > 0);
+        json_decref(json);
+    }
 }
 
 static void test_a_complaint_in_either_form(void **state)
@@ -188,6 +232,8 @@ int main(void)
         cmocka_unit_test(test_an_image_is_a_png_in_the_message),
         cmocka_unit_test(test_facts_of_a_server),
         cmocka_unit_test(test_a_prompt_asks_for_all_adapters),
+        cmocka_unit_test(test_engines_of_openais_interface_are_asked_by_the_models_name),
+        cmocka_unit_test(test_every_body_is_json),
         cmocka_unit_test(test_a_complaint_in_either_form),
         cmocka_unit_test(test_a_rehearsed_server_listens_on_this_machine_alone),
         cmocka_unit_test(test_a_python_server_listens_on_this_machine_alone),

@@ -9,17 +9,37 @@
 #include "drive/running.h"
 #include "drive/stage.h"
 
-/* Arguments are written with '|' behind each. */
+/* A /proc of processes that are written here; each argument has a '|' behind it. */
+static char proc[] = "/tmp/memtally-running-XXXXXX";
+
+static void put_file(int pid, const char *name, const char *text)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/%d", proc, pid);
+    mkdir(path, 0700);
+    snprintf(path, sizeof path, "%s/%d/%s", proc, pid, name);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    for (const char *at = text; *at; at++)
+        fputc(*at == '|' ? '\0' : *at, file);
+    fclose(file);
+}
+
+static void put_process(int pid, int parent, const char *arguments, const char *environment)
+{
+    char stat_text[64];
+    snprintf(stat_text, sizeof stat_text, "%d (a) S %d 0", pid, parent);
+    put_file(pid, "stat", stat_text);
+    put_file(pid, "cmdline", arguments);
+    put_file(pid, "environ", environment);
+}
+
+/* The engine of a process with these arguments. */
 static const char *engine_of(const char *arguments)
 {
     static char name[32];
-    char bytes[256];
-    size_t n = strlen(arguments);
-    memcpy(bytes, arguments, n);
-    for (size_t i = 0; i < n; i++)
-        if (bytes[i] == '|')
-            bytes[i] = '\0';
-    mt_drive_running_engine(bytes, n, name);
+    put_process(5, 1, arguments, "");
+    mt_drive_running_find(proc, 5, name);
     return name;
 }
 
@@ -47,31 +67,6 @@ static void test_others_are_not(void **state)
     assert_string_equal(engine_of("my-llama-server|"), "");
     assert_string_equal(engine_of("sglang:|"), "");
     assert_string_equal(engine_of("a|b|c|d|e|f|g|llama-server|"), "");
-}
-
-/* A /proc of processes that are written here. */
-static char proc[] = "/tmp/memtally-running-XXXXXX";
-
-static void put_file(int pid, const char *name, const char *text)
-{
-    char path[128];
-    snprintf(path, sizeof path, "%s/%d", proc, pid);
-    mkdir(path, 0700);
-    snprintf(path, sizeof path, "%s/%d/%s", proc, pid, name);
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    for (const char *at = text; *at; at++)
-        fputc(*at == '|' ? '\0' : *at, file);
-    fclose(file);
-}
-
-static void put_process(int pid, int parent, const char *arguments, const char *environment)
-{
-    char stat_text[64];
-    snprintf(stat_text, sizeof stat_text, "%d (a) S %d 0", pid, parent);
-    put_file(pid, "stat", stat_text);
-    put_file(pid, "cmdline", arguments);
-    put_file(pid, "environ", environment);
 }
 
 static struct mt_drive_running *look(int pid)

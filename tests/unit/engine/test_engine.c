@@ -186,6 +186,29 @@ static void test_parts_of_a_word_are_counted_and_an_empty_one_is_a_part(void **s
                      MT_ENOTFOUND);
 }
 
+/* Headings are no keys; a key of three lines is met once. */
+static void test_keys_and_versions_are_walked_over(void **state)
+{
+    (void)state;
+    struct mt_engine engine = engine_at("0.21");
+    const struct mt_engine last = engine_at("0.25");
+    static const char *const keys[] = {"share", "reserve", "kv.types"};
+    static const char *const versions[] = {"0.21.5", "0.22"};
+    char key[16];
+    size_t at = 0;
+    for (size_t i = 0; i < 3; i++) {
+        assert_true(mt_engine_next_key(&engine, &at, key, sizeof key));
+        assert_string_equal(key, keys[i]);
+    }
+    assert_false(mt_engine_next_key(&engine, &at, key, sizeof key));
+    for (size_t i = 0; i < 2; i++) {
+        assert_true(mt_engine_next_version(&engine, &last.version, &engine));
+        assert_string_equal(engine.version_text, versions[i]);
+    }
+    assert_true(mt_engine_real(&engine, "share", 0) == 0.92);
+    assert_false(mt_engine_next_version(&engine, &last.version, &engine));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -199,6 +222,7 @@ int main(void)
         cmocka_unit_test(test_every_built_in_table_is_valid_and_found_by_its_name),
         cmocka_unit_test(test_an_engine_may_be_named_with_a_version),
         cmocka_unit_test(test_an_unknown_engine_is_answered_with_the_known_ones),
+        cmocka_unit_test(test_keys_and_versions_are_walked_over),
         cmocka_unit_test(test_parts_of_a_word_are_counted_and_an_empty_one_is_a_part),
     };
     return cmocka_run_group_tests_name("engine", tests, NULL, NULL);

@@ -534,7 +534,7 @@ static void test_a_file_of_uses(void **state)
     assert_int_equal(uses[0].expert, 1);
     assert_int_equal(uses[1].layer, 3);
     assert_true(uses[1].count > 2.4 && uses[1].count < 2.6);
-    free(uses);
+    mt_expert_uses_destroy(uses);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         assert_int_equal(mt_expert_uses_parse("t", wrong[i], strlen(wrong[i]), &uses, &n, &error),
                          MT_EFORMAT);

@@ -249,7 +249,7 @@ static void step(struct model *model)
     else if (what < 15)
         mt_pool_tick(model->pool);
     else if (what < 40)
-        mt_pool_simulated_finish(model->device, what % 4);
+        mt_pool_simulated_complete(model->device, what % 4);
     else if (!block->bytes)
         request(model, block);
     else if (what < 100) {
@@ -311,6 +311,15 @@ __attribute__((unused)) static uint64_t run(struct plan plan)
     assert_int_equal(mt_pool_simulated_destroy(model->device), 0);
     free(model);
     return faulty.n_calls;
+}
+
+static __attribute__((unused)) struct mt_pool *host_pool(const struct mt_pool_options *options)
+{
+    struct mt_pool *pool;
+    struct mt_pool_options own = options ? *options : (struct mt_pool_options){0};
+    own.address_bytes = (uint64_t)16 << 30; /* a sanitizer has no room for terabytes */
+    assert_int_equal(mt_pool_create(mt_pool_host_backend(), &own, &pool, NULL), MT_OK);
+    return pool;
 }
 
 #endif

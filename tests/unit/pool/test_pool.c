@@ -56,15 +56,6 @@ static void test_each_call_of_a_backend_with_segments_may_fail(void **state)
     fail_each_call((struct plan){.n = 3000, .seed = 7, .looks = 50, .is_segments = 1});
 }
 
-static struct mt_pool *host_pool(const struct mt_pool_options *options)
-{
-    struct mt_pool *pool;
-    struct mt_pool_options own = options ? *options : (struct mt_pool_options){0};
-    own.address_bytes = (uint64_t)16 << 30; /* a sanitizer has no room for terabytes */
-    assert_int_equal(mt_pool_create(mt_pool_host_backend(), &own, &pool, NULL), MT_OK);
-    return pool;
-}
-
 static void test_host_memory_is_usable_and_returned_pages_read_as_zero(void **state)
 {
     (void)state;
@@ -97,7 +88,7 @@ static void test_block_of_another_stream_waits_for_its_event(void **state)
     assert_int_equal(mt_pool_free(pool, again), MT_OK);
     assert_int_equal(mt_pool_allocate(pool, 4 << 20, 2, &other), MT_OK);
     assert_int_not_equal(other, first); /* the work of stream 1 may go on */
-    mt_pool_simulated_finish(device, 1);
+    mt_pool_simulated_complete(device, 1);
     assert_int_equal(mt_pool_allocate(pool, 4 << 20, 2, &late), MT_OK);
     assert_int_equal(late, first);
     check(pool);
@@ -120,7 +111,7 @@ static void test_free_blocks_of_the_only_stream_join_past_an_event(void **state)
     assert_int_equal(mt_pool_allocate(pool, 6 << 20, 1, &missed), MT_OK);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(mt_pool_trim(pool, 18 << 20), 0); /* it asks events too */
-        mt_pool_simulated_finish(device, 1);
+        mt_pool_simulated_complete(device, 1);
     }
     assert_int_equal(mt_pool_free(pool, blocks[1]), MT_OK);
     assert_int_equal(mt_pool_allocate(pool, 8 << 20, 1, &both), MT_OK);
@@ -367,47 +358,6 @@ static void test_eight_large_blocks_stay_with_their_thread(void **state)
     mt_pool_destroy(pool);
 }
 
-#define THREADS 8
-
-static void *take_and_give(void *context)
-{
-    struct mt_pool *pool = context;
-    uint64_t random = (uint64_t)(uintptr_t)&random, held[64] = {0};
-    for (int i = 0; i < 20000; i++) {
-        uint64_t *slot = &held[next_random(&random) % 64];
-        mt_pool_free(pool, *slot);
-        *slot = 0;
-        if (mt_pool_allocate(pool, next_random(&random) % 100000, 0, slot) == MT_OK)
-            *(uint64_t *)(uintptr_t)*slot = *slot;
-        if (i % 4096 == 0)
-            mt_pool_trim(pool, 16 << 20);
-    }
-    for (int i = 0; i < 64; i++) {
-        if (held[i])
-            assert_int_equal(*(uint64_t *)(uintptr_t)held[i], held[i]);
-        mt_pool_free(pool, held[i]);
-    }
-    return NULL;
-}
-
-static void test_threads_lose_nothing(void **state)
-{
-    (void)state;
-    struct mt_pool *pool = host_pool(NULL);
-    pthread_t threads[THREADS];
-    for (int i = 0; i < THREADS; i++)
-        assert_int_equal(pthread_create(&threads[i], NULL, take_and_give, pool), 0);
-    for (int i = 0; i < THREADS; i++)
-        pthread_join(threads[i], NULL);
-    struct mt_pool_stats stats;
-    mt_pool_stats_read(pool, &stats);
-    assert_int_equal(stats.live_bytes, 0);
-    assert_int_equal(stats.front_bytes, 0); /* threads that end give back what they kept */
-    assert_int_equal(stats.n_allocations, stats.n_frees);
-    check(pool);
-    mt_pool_destroy(pool);
-}
-
 /* So many steps, a quarter each with pages and with segments, with calls that fail and without. */
 static void run_many(uint64_t n)
 {
@@ -449,7 +399,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_thread_keeps_no_more_than_a_mebibyte_of_small_blocks),
         cmocka_unit_test(test_eight_large_blocks_stay_with_their_thread),
         cmocka_unit_test(test_large_block_that_a_thread_keeps_is_taken_before_the_pool_grows),
-        cmocka_unit_test(test_threads_lose_nothing),
     };
     return cmocka_run_group_tests_name("pool", tests, NULL, NULL);
 }

@@ -2,15 +2,6 @@
 /* Sleep and wake, hints, and memory in segments, each by what a caller sees of it. */
 #include "pool_model.h"
 
-static struct mt_pool *host_pool(const struct mt_pool_options *options)
-{
-    struct mt_pool *pool;
-    struct mt_pool_options own = options ? *options : (struct mt_pool_options){0};
-    own.address_bytes = (uint64_t)16 << 30; /* a sanitizer has no room for terabytes */
-    assert_int_equal(mt_pool_create(mt_pool_host_backend(), &own, &pool, NULL), MT_OK);
-    return pool;
-}
-
 static uint64_t take_bytes(struct mt_pool *pool, uint64_t bytes, unsigned hints)
 {
     uint64_t address;

@@ -191,16 +191,18 @@ static void test_versions_after_the_last_one_that_was_read_have_wider_bands(void
 }
 
 /* PyTorch's allocator: from 10 MiB on segments of whole 2 MiB, of which a rest of more than 1 MiB
- * is given to others. */
+ * is given to others, unless blocks of so much are kept whole. */
 static void test_blocks_are_rounded_from_10_mib_on(void **state)
 {
     (void)state;
-    assert_int_equal(mt_torch_block_bytes(1), 512);
-    assert_int_equal(mt_torch_block_bytes(9 * MADE_MIB), 9 * MADE_MIB);
-    assert_int_equal(mt_torch_block_bytes(10 * MADE_MIB), 10 * MADE_MIB);
-    assert_int_equal(mt_torch_block_bytes(10 * MADE_MIB + 512), 10 * MADE_MIB + 512);
-    assert_int_equal(mt_torch_block_bytes(135 * MADE_MIB), 136 * MADE_MIB);
-    assert_int_equal(mt_torch_block_bytes(135 * MADE_MIB - 512), 135 * MADE_MIB - 512);
+    assert_int_equal(mt_torch_block_bytes(1, 0), 512);
+    assert_int_equal(mt_torch_block_bytes(9 * MADE_MIB, 0), 9 * MADE_MIB);
+    assert_int_equal(mt_torch_block_bytes(10 * MADE_MIB, 0), 10 * MADE_MIB);
+    assert_int_equal(mt_torch_block_bytes(10 * MADE_MIB + 512, 0), 10 * MADE_MIB + 512);
+    assert_int_equal(mt_torch_block_bytes(135 * MADE_MIB, 0), 136 * MADE_MIB);
+    assert_int_equal(mt_torch_block_bytes(135 * MADE_MIB - 512, 0), 135 * MADE_MIB - 512);
+    assert_int_equal(mt_torch_block_bytes(135 * MADE_MIB - 512, 20 * MADE_MIB), 136 * MADE_MIB);
+    assert_int_equal(mt_torch_block_bytes(15 * MADE_MIB - 512, 20 * MADE_MIB), 15 * MADE_MIB - 512);
 }
 
 int main(void)

@@ -114,6 +114,7 @@ void put_event(struct mt_writer *writer, enum mt_event_op op, uint64_t ticks, si
         fields[i] = va_arg(arguments, uint64_t);
     va_end(arguments);
     mt_write_event(writer, op, ticks, fields, n_fields);
+    assert_true(mt_writer_is_valid(writer));
 }
 
 static void put_heap(struct mt_writer *writer, enum mt_event_op op, uint64_t ticks,

@@ -163,6 +163,45 @@ static void test_a_block_over_a_page_that_is_not_there_counts_what_is(void **sta
     mt_tally_destroy(one.tally);
 }
 
+/* A packed recording does not have the place of a block that came and went between two pictures. It
+ * is in the heap all the same: what is free there is that much less, and neither is exact. */
+static void test_blocks_whose_place_was_not_kept_are_in_the_heap(void **state)
+{
+    (void)state;
+    struct one one;
+    begin(&one, 0);
+    recorded_alloc(&one.recorded, MT_EVENT_ALLOC, 0x10020010, 100, 0);
+    recorded_alloc(&one.recorded, MT_EVENT_ALLOC, MT_UNPLACED_FROM, 3000, 0);
+    recorded_alloc(&one.recorded, MT_EVENT_ALLOC, MT_UNPLACED_FROM + 4096, 2000, 0);
+    take_all(&one);
+    assert_int_equal(runtime(&one, "heap blocks"), 5100);
+    assert_int_equal(allocated_of(one.place, MT_CATEGORY_RUNTIME, "heap blocks"), 5100);
+    assert_int_equal(cached(&one), 4 * PAGE - 5100);
+    assert_int_equal(mt_tally_row_of(one.place, MT_CATEGORY_CACHED)->provenance,
+                     MT_PROVENANCE_INFERRED);
+    assert_int_equal(mt_tally_row_of(one.place, MT_CATEGORY_RUNTIME)->provenance,
+                     MT_PROVENANCE_INFERRED);
+    mt_tally_destroy(one.tally);
+}
+
+/* What is said to be without a place cannot be more than the heap's pages; scopes and the rest have
+ * their part of it. */
+static void test_more_blocks_without_a_place_than_the_heap_holds_share_it(void **state)
+{
+    (void)state;
+    struct one one;
+    begin(&one, 0);
+    recorded_alloc(&one.recorded, MT_EVENT_ALLOC, MT_UNPLACED_FROM, 24 * PAGE, 0);
+    uint64_t name = recorded_string(&one.recorded, "s");
+    EVENT(&one.recorded, SCOPE_BEGIN, MT_CATEGORY_WEIGHTS, name);
+    recorded_alloc(&one.recorded, MT_EVENT_ALLOC, MT_UNPLACED_FROM + 32 * PAGE, 8 * PAGE, 0);
+    take_all(&one);
+    assert_int_equal(runtime(&one, "heap blocks"), 3 * PAGE);
+    assert_int_equal(weights(&one, "s"), PAGE);
+    assert_int_equal(cached(&one), 0);
+    mt_tally_destroy(one.tally);
+}
+
 /* Of the heap's four pages, 5000 bytes are known to be in use, and a large block of 1000 has its
  * place. */
 static void test_small_blocks_divide_the_heap(void **state)
@@ -369,7 +408,6 @@ static void test_buffers_go_by_what_they_are_for(void **state)
     mt_tally_destroy(one.tally);
 }
 
-/* A string in a file may be as long as a block, which no recorder writes. */
 /* Files on two devices may have one inode's number. */
 static void test_a_model_is_known_by_inode_and_device(void **state)
 {
@@ -389,6 +427,7 @@ static void test_a_model_is_known_by_inode_and_device(void **state)
     mt_tally_destroy(one.tally);
 }
 
+/* A string in a file may be as long as a block, which no recorder writes. */
 static void test_a_name_of_any_length_is_cut(void **state)
 {
     (void)state;
@@ -532,6 +571,8 @@ int main(void)
         TEST(test_runs_as_long_as_the_address_space_take_no_time),
         TEST(test_blocks_are_exact_to_the_byte),
         TEST(test_a_block_over_a_page_that_is_not_there_counts_what_is),
+        TEST(test_blocks_whose_place_was_not_kept_are_in_the_heap),
+        TEST(test_more_blocks_without_a_place_than_the_heap_holds_share_it),
         TEST(test_small_blocks_divide_the_heap),
         TEST(test_small_blocks_that_are_labelled_are_counted_once),
         TEST(test_blocks_of_pytorch_are_tensors),

@@ -54,6 +54,7 @@ static void assert_same(const struct model *model)
     uint64_t covered = 0;
     uint64_t last = 0;
     size_t n = 0;
+    assert_true(mt_ranges_are_valid(&model->ranges));
     for (uint64_t at = 0; at < SPACE; at++) {
         int found = mt_ranges_find(&model->ranges, at, &range);
         assert_int_equal(found, model->value[at] != 0);

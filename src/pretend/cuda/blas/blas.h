@@ -64,8 +64,9 @@ static inline int blas_is_handle(const struct blas_handle *handle)
 /* Takes the default workspace of a handle whose program gave none; BLAS_ALLOC_FAILED. */
 int blas_settle_workspace(struct blas_handle *handle);
 
-/* The device that a handle is made for, -1 where CUDA cannot be started. */
-CUdevice blas_current_device(void);
+/* Makes a handle of `bytes` zeros in *made for the device that is current. Errors:
+ * BLAS_NOT_INITIALIZED where CUDA cannot be started, BLAS_ALLOC_FAILED. */
+int blas_make(size_t bytes, void **made, CUdevice *device);
 
 /* A part of the version, as libraryPropertyType counts them: major, minor, patch. Errors:
  * BLAS_INVALID_VALUE. */

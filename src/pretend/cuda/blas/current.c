@@ -2,13 +2,15 @@
 /* What cuBLAS and cuBLASLt share: the device that a handle belongs to, and the version. */
 #include "blas.h"
 
+#include <stdlib.h>
+
 CUresult cuInit(unsigned flags);
 CUresult cuCtxGetDevice(CUdevice *device);
 CUresult cuCtxSetCurrent(CUcontext context);
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device);
 
 /* A thread without a context gets that of the first device, as from CUDA's runtime. */
-CUdevice blas_current_device(void)
+static CUdevice current_device(void)
 {
     CUcontext context;
     CUdevice device;
@@ -18,6 +20,15 @@ CUdevice blas_current_device(void)
         cuCtxSetCurrent(context) != CUDA_SUCCESS)
         return -1;
     return 0;
+}
+
+int blas_make(size_t bytes, void **made, CUdevice *device)
+{
+    *device = current_device();
+    if (*device < 0)
+        return BLAS_NOT_INITIALIZED;
+    *made = calloc(1, bytes);
+    return *made ? BLAS_SUCCESS : BLAS_ALLOC_FAILED;
 }
 
 int blas_property(int property, int *value)

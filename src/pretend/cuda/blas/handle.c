@@ -68,15 +68,14 @@ int blas_settle_workspace(struct blas_handle *handle)
 PRETEND_CALL int cublasCreate_v2(struct blas_handle **handle)
 {
     struct blas_handle *made;
+    void *zeros;
     CUdevice device;
     if (!handle)
         return BLAS_INVALID_VALUE;
-    device = blas_current_device();
-    if (device < 0)
-        return BLAS_NOT_INITIALIZED;
-    made = calloc(1, sizeof *made);
-    if (!made)
-        return BLAS_ALLOC_FAILED;
+    int status = blas_make(sizeof *made, &zeros, &device);
+    if (status != BLAS_SUCCESS)
+        return status;
+    made = zeros;
     made->magic = BLAS_MAGIC;
     made->device = device;
     made->special_values = 0xffff;

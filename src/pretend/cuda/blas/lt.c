@@ -43,15 +43,14 @@ int cublasLtHeuristicsCacheSetCapacity(size_t capacity);
 PRETEND_CALL int cublasLtCreate(struct lt_handle **handle)
 {
     struct lt_handle *made;
+    void *zeros;
     CUdevice device;
     if (!handle)
         return BLAS_INVALID_VALUE;
-    device = blas_current_device();
-    if (device < 0)
-        return BLAS_NOT_INITIALIZED;
-    made = calloc(1, sizeof *made);
-    if (!made)
-        return BLAS_ALLOC_FAILED;
+    int status = blas_make(sizeof *made, &zeros, &device);
+    if (status != BLAS_SUCCESS)
+        return status;
+    made = zeros;
     made->magic = LT_MAGIC;
     made->device = device;
     *handle = made;

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "pretend/cuda/driver/module/needed.h"
+#include "pretend/cuda/driver/needed.h"
 #include "rehearse/account_write.h"
 
 /* In two registers: where to jump, or NULL and the value to return. */

@@ -125,11 +125,7 @@ CUdevice pretend_current_device(void);
 void pretend_lock(void);
 void pretend_unlock(void);
 
-/* Memory (memory.c). The device that an address belongs to, -1 where it is none of ours: an
- * address of host memory. */
-CUdevice pretend_device_of(CUdeviceptr pointer);
-
-/* Takes memory of a device as cuMemAlloc does. Lock not held. */
+/* Memory (memory.c). Takes memory of a device as cuMemAlloc does. Lock not held. */
 CUresult pretend_memory_take(CUdevice device, uint64_t bytes, enum mt_category category,
                              const char *name, CUdeviceptr *pointer);
 CUresult pretend_memory_give(CUdeviceptr pointer);

@@ -131,8 +131,10 @@ static int work_bytes(int rank, const int64_t *n, int type, int64_t batch, size_
             return INVALID_SIZE;
         is_small = is_small && has_small_factors(n[i]);
     }
-    if (__builtin_mul_overflow(elements, (size_t)batch * (is_small ? 1 : 8), bytes))
+    if (__builtin_mul_overflow(elements, (size_t)batch, &elements) ||
+        __builtin_mul_overflow(elements, is_small ? 1u : 8u, &elements))
         return INVALID_SIZE;
+    *bytes = elements;
     if (!__atomic_exchange_n(&told, 1, __ATOMIC_RELAXED)) {
         pretend_cuda_note("cuFFT's work areas are counted by its documentation: as the data, or "
                           "eight times it for large primes.");

@@ -27,13 +27,31 @@ static void set_params(struct pretend_graph_node *node, const void *params, size
     }
 }
 
+/* A launch would run into a function or an event that is none. */
+static int are_sound(CUgraphNodeType type, const void *params)
+{
+    CUDA_HOST_NODE_PARAMS host;
+    void *event;
+    switch (type) {
+    case CU_GRAPH_NODE_TYPE_HOST:
+        memcpy(&host, params, sizeof host);
+        return host.fn != NULL;
+    case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+    case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
+        memcpy(&event, params, sizeof event);
+        return pretend_is(PRETEND_A_EVENT, event);
+    default:
+        return 1;
+    }
+}
+
 static CUresult add(CUgraphNode *handle, CUgraph graph_handle, const CUgraphNode *before,
                     const CUgraphEdgeData *edges, size_t n, CUgraphNodeType type,
                     const void *params, size_t bytes)
 {
     struct pretend_graph *graph = pretend_graph_of(graph_handle);
     struct pretend_graph_node *node;
-    if (!handle || !graph || (n && !before) || (bytes && !params))
+    if (!handle || !graph || (n && !before) || (bytes && (!params || !are_sound(type, params))))
         return CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; i < n; i++)
         if (!pretend_node_of(before[i]) || pretend_node_of(before[i])->graph != graph)
@@ -92,8 +110,6 @@ PRETEND_CALL CUresult cuGraphAddHostNode(CUgraphNode *node, CUgraph graph,
                                          const CUgraphNode *before, size_t n,
                                          const CUDA_HOST_NODE_PARAMS *params)
 {
-    if (!params || !params->fn)
-        return CUDA_ERROR_INVALID_VALUE;
     return add_locked(node, graph, before, n, CU_GRAPH_NODE_TYPE_HOST, params, HOST_BYTES);
 }
 
@@ -106,8 +122,6 @@ PRETEND_CALL CUresult cuGraphAddEmptyNode(CUgraphNode *node, CUgraph graph,
 PRETEND_CALL CUresult cuGraphAddEventRecordNode(CUgraphNode *node, CUgraph graph,
                                                 const CUgraphNode *before, size_t n, CUevent event)
 {
-    if (!pretend_is(PRETEND_A_EVENT, event))
-        return CUDA_ERROR_INVALID_VALUE;
     return add_locked(node, graph, before, n, CU_GRAPH_NODE_TYPE_EVENT_RECORD, &event,
                       HANDLE_BYTES);
 }
@@ -115,8 +129,6 @@ PRETEND_CALL CUresult cuGraphAddEventRecordNode(CUgraphNode *node, CUgraph graph
 PRETEND_CALL CUresult cuGraphAddEventWaitNode(CUgraphNode *node, CUgraph graph,
                                               const CUgraphNode *before, size_t n, CUevent event)
 {
-    if (!pretend_is(PRETEND_A_EVENT, event))
-        return CUDA_ERROR_INVALID_VALUE;
     return add_locked(node, graph, before, n, CU_GRAPH_NODE_TYPE_WAIT_EVENT, &event, HANDLE_BYTES);
 }
 
@@ -231,7 +243,7 @@ static CUresult get(CUgraphNode handle, CUgraphNodeType type, void *params, size
 static CUresult set(struct pretend_graph_node *node, CUgraphNodeType type, const void *params,
                     size_t bytes)
 {
-    if (!node || node->type != type || !params)
+    if (!node || node->type != type || !params || !are_sound(type, params))
         return CUDA_ERROR_INVALID_VALUE;
     pretend_lock();
     set_params(node, params, bytes);

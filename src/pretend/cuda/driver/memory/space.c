@@ -112,14 +112,6 @@ int pretend_space_at(CUdeviceptr pointer)
     return -1;
 }
 
-/* Memory of another device may be mapped into a reservation. */
-CUdevice pretend_device_of(CUdeviceptr pointer)
-{
-    int device = pretend_space_at(pointer);
-    const struct pretend_range *range = device < 0 ? NULL : pretend_range_around(pointer);
-    return range && range->kind == PRETEND_MAP ? range->device : device;
-}
-
 int pretend_space_is_backed(CUdeviceptr pointer)
 {
     return spaces[pretend_space_at(pointer)].backing != BACKING_NONE;

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: MIT
+memtally help --json help && memtally help --json nothing; echo "$?"

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: MIT */
+/* A pool and several threads: blocks that one takes and another gives back. */
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "pool_model.h"
+
+#define THREADS 8
+
+static void *take_and_give(void *context)
+{
+    struct mt_pool *pool = context;
+    uint64_t random = (uint64_t)(uintptr_t)&random, held[64] = {0};
+    for (int i = 0; i < 20000; i++) {
+        uint64_t *slot = &held[next_random(&random) % 64];
+        mt_pool_free(pool, *slot);
+        *slot = 0;
+        if (mt_pool_allocate(pool, next_random(&random) % 100000, 0, slot) == MT_OK)
+            *(uint64_t *)(uintptr_t)*slot = *slot;
+        if (i % 4096 == 0)
+            mt_pool_trim(pool, 16 << 20);
+    }
+    for (int i = 0; i < 64; i++) {
+        if (held[i])
+            assert_int_equal(*(uint64_t *)(uintptr_t)held[i], held[i]);
+        mt_pool_free(pool, held[i]);
+    }
+    return NULL;
+}
+
+static void test_threads_lose_nothing(void **state)
+{
+    (void)state;
+    struct mt_pool *pool = host_pool(NULL);
+    pthread_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, take_and_give, pool), 0);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    struct mt_pool_stats stats;
+    mt_pool_stats_read(pool, &stats);
+    assert_int_equal(stats.live_bytes, 0);
+    assert_int_equal(stats.front_bytes, 0); /* threads that end give back what they kept */
+    assert_int_equal(stats.n_allocations, stats.n_frees);
+    check(pool);
+    mt_pool_destroy(pool);
+}
+
+#define PASSED 3000
+
+struct passing {
+    struct mt_pool *pool;
+    uint64_t blocks[PASSED];
+    uint64_t large[24];
+};
+
+static void *give_all_back(void *context)
+{
+    struct passing *passing = context;
+    for (int i = 0; i < PASSED; i++)
+        assert_int_equal(mt_pool_free(passing->pool, passing->blocks[i]), MT_OK);
+    for (int i = 0; i < 24; i++)
+        assert_int_equal(mt_pool_free(passing->pool, passing->large[i]), MT_OK);
+    return NULL;
+}
+
+static void pass_on(struct passing *passing)
+{
+    pthread_t thread;
+    for (int i = 0; i < PASSED; i++)
+        assert_int_equal(mt_pool_allocate(passing->pool, 4096, 0, &passing->blocks[i]), MT_OK);
+    for (int i = 0; i < 24; i++)
+        assert_int_equal(mt_pool_allocate(passing->pool, 2 << 20, 0, &passing->large[i]), MT_OK);
+    assert_int_equal(pthread_create(&thread, NULL, give_all_back, passing), 0);
+    pthread_join(thread, NULL);
+}
+
+/* 256 of a size and eight large ones are on their way. They are taken without looking for a block,
+ * none twice, and all of them before the pool grows. */
+static void test_blocks_of_a_thread_that_only_gives_go_to_one_that_asks(void **state)
+{
+    (void)state;
+    struct mt_pool_options options = {.max_bytes = 64 << 20};
+    struct passing passing = {.pool = host_pool(&options)};
+    struct mt_pool_stats stats, after;
+    uint64_t address, large[8];
+    pass_on(&passing);
+    mt_pool_stats_read(passing.pool, &stats);
+    assert_int_equal(stats.front_bytes, 256 * 4096 + (16 << 20));
+    assert_int_equal(stats.live_bytes, 0);
+    assert_int_equal(mt_pool_free(passing.pool, passing.blocks[2000]), MT_ENOTFOUND);
+    for (int i = 0; i < 256; i++) {
+        assert_int_equal(mt_pool_allocate(passing.pool, 4096, 0, &passing.blocks[i]), MT_OK);
+        *(uint64_t *)(uintptr_t)passing.blocks[i] = (uint64_t)i;
+    }
+    for (int i = 0; i < 8; i++) {
+        assert_int_equal(mt_pool_allocate(passing.pool, 2 << 20, 0, &large[i]), MT_OK);
+        *(uint64_t *)(uintptr_t)large[i] = (uint64_t)(1000 + i);
+    }
+    mt_pool_stats_read(passing.pool, &after);
+    assert_int_equal(after.n_front_hits - stats.n_front_hits, 256 + 8);
+    assert_int_equal(after.front_bytes, 0);
+    for (int i = 0; i < 256; i++) {
+        assert_int_equal(*(uint64_t *)(uintptr_t)passing.blocks[i], i);
+        mt_pool_free(passing.pool, passing.blocks[i]);
+    }
+    for (int i = 0; i < 8; i++) {
+        assert_int_equal(*(uint64_t *)(uintptr_t)large[i], 1000 + i);
+        mt_pool_free(passing.pool, large[i]);
+    }
+    pass_on(&passing);
+    assert_int_equal(mt_pool_allocate(passing.pool, 64 << 20, 0, &address), MT_OK);
+    mt_pool_free(passing.pool, address);
+    check(passing.pool);
+    mt_pool_destroy(passing.pool);
+}
+
+#define ON_WAY 64
+
+struct post {
+    struct mt_pool *pool;
+    _Atomic uint64_t slots[ON_WAY]; /* 0: empty */
+    _Atomic int n_to_take;
+};
+
+static void *send(void *context)
+{
+    struct post *post = context;
+    uint64_t random = (uint64_t)(uintptr_t)&random;
+    for (int i = 0; i < 20000; i++) {
+        uint64_t bytes = next_random(&random) % 16 ? 512 * (1 + next_random(&random) % 3) : 3 << 20;
+        uint64_t none = 0, address;
+        assert_int_equal(mt_pool_allocate(post->pool, bytes, 0, &address), MT_OK);
+        *(uint64_t *)(uintptr_t)address = address;
+        while (!atomic_compare_exchange_weak(&post->slots[i % ON_WAY], &none, address)) {
+            none = 0;
+            sched_yield();
+        }
+    }
+    return NULL;
+}
+
+static void *receive(void *context)
+{
+    struct post *post = context;
+    while (atomic_fetch_sub(&post->n_to_take, 1) > 0) {
+        uint64_t address = 0;
+        for (unsigned i = 0; !address; i++) {
+            address = atomic_exchange(&post->slots[i % ON_WAY], 0);
+            if (!address && i % ON_WAY == 0)
+                sched_yield();
+        }
+        assert_int_equal(*(uint64_t *)(uintptr_t)address, address);
+        assert_int_equal(mt_pool_free(post->pool, address), MT_OK);
+    }
+    return NULL;
+}
+
+static void test_threads_that_pass_blocks_on_lose_nothing(void **state)
+{
+    (void)state;
+    struct post post = {.pool = host_pool(NULL), .n_to_take = 40000};
+    struct mt_pool_stats stats;
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, i < 2 ? send : receive, &post), 0);
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    mt_pool_trim(post.pool, 0);
+    mt_pool_stats_read(post.pool, &stats);
+    assert_int_equal(stats.live_bytes, 0);
+    assert_int_equal(stats.front_bytes, 0);
+    assert_int_equal(stats.n_allocations, stats.n_frees);
+    check(post.pool);
+    mt_pool_destroy(post.pool);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_threads_lose_nothing),
+        cmocka_unit_test(test_blocks_of_a_thread_that_only_gives_go_to_one_that_asks),
+        cmocka_unit_test(test_threads_that_pass_blocks_on_lose_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
