@@ -250,7 +250,7 @@ class Graphs:
         batch, tokens, draft, kind, _ = self.names.of(frame)
         self.trace.say(
             "The update of a CUDA graph failed (batch %s, tokens %s, draft %s, kind %s; %d MiB were free): %s"
-            % (batch, tokens, draft, kind, self._held()[1] >> 20, getattr(why, "name", None) or "error %d" % int(error)),
+            % (batch, tokens, draft, kind, self._held()[1] >> 20, getattr(why or error, "name", None) or "error %d" % int(error)),
             once="update %s %s %s %s" % (batch, tokens, draft, kind),
         )
 

@@ -3,6 +3,7 @@
 is ready. usage: run_graphs.py ENGINE MODEL [--max_concurrency N]. Above N requests a step has no drafts."""
 
 import argparse
+import importlib
 import os
 
 os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
@@ -16,8 +17,9 @@ def start_vllm(model, concurrency):
     drafts = {"method": "ngram", "num_speculative_tokens": DRAFT, "prompt_lookup_max": 4}
     if concurrency:
         drafts["num_speculative_tokens_per_batch_size"] = [(1, concurrency, DRAFT), (concurrency + 1, REQUESTS, 0)]
-    more = {"kernel_config": {"enable_jit_warmup": False}} if hasattr(vllm.config, "KernelConfig") and "enable_jit_warmup" in getattr(
-        vllm.config.KernelConfig, "__dataclass_fields__", {}) else {}
+    kernels = getattr(importlib.import_module("vllm.config"), "KernelConfig", None)
+    knows = "enable_jit_warmup" in getattr(kernels, "__dataclass_fields__", {})
+    more = {"kernel_config": {"enable_jit_warmup": False}} if knows else {}
     vllm.LLM(model=model, load_format="dummy", skip_tokenizer_init=True, max_num_seqs=REQUESTS, max_model_len=CONTEXT,
              speculative_config=drafts, **more)
 
