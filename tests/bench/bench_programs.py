@@ -24,18 +24,16 @@ import bench_rehearse
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "9"))
 QUIET = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "stdin": subprocess.DEVNULL}
 GENERATE = """
-import time, torch
+import sys, time, torch
 from transformers import LlamaConfig, LlamaForCausalLM
 torch.set_num_threads(1)
 config = LlamaConfig(vocab_size=2048, hidden_size=256, intermediate_size=704, num_hidden_layers=6,
                      num_attention_heads=8, num_key_value_heads=4)
 model, tokens = LlamaForCausalLM(config).eval(), torch.randint(0, 2048, (1, 32))
-best = 1e9
-for turn in range(6):
+for turn in sys.stdin:
     start = time.process_time()
     model.generate(tokens, max_new_tokens=48, min_new_tokens=48, do_sample=False, pad_token_id=0)
-    best = min(best, time.process_time() - start)
-print(best)
+    print(time.process_time() - start, flush=True)
 """
 
 
@@ -179,18 +177,53 @@ def bench_llama(world, memtally, folder):
     show("llama-bench, all of it", *found, "s")
 
 
-def bench_torch(world):
+class Generator:
+    """A program of PyTorch that goes on for the whole bench; a turn is one generate, in its own processor time."""
+
+    def __init__(self, command, environment):
+        python = os.environ.get("BENCH_PYTHON", sys.executable)
+        self.process = subprocess.Popen(
+            [*command, python, "-c", GENERATE], env=environment, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        )
+        for _ in range(3):
+            self.turn()
+
+    def turn(self):
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        return float(self.process.stdout.readline())
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.stdout.read()
+        self.process.wait()
+
+
+def bench_torch(world, memtally, folder):
+    """Of short turns one after the other, so that what else the machine does is in all of them."""
     python = os.environ.get("BENCH_PYTHON", sys.executable)
     probe = subprocess.run([python, "-c", "import torch, transformers"], **QUIET)
     if probe.returncode != 0:
         print("  PyTorch generate: no PyTorch and transformers in", re.sub(r"^.*/", "", python))
         return
-    call = lambda on: float(  # noqa: E731
-        subprocess.run(
-            [python, "-c", GENERATE], env=world.environment(on), capture_output=True, text=True, check=True
-        ).stdout
-    )
-    show("PyTorch generate of 48 tokens", *world.pairs(call, max(ROUNDS // 2, 3)), "s")
+    run = lambda name, *more: [memtally, "run", "-q", "-o", os.path.join(folder, name), *more, "--"]  # noqa: E731
+    plain = world.environment(0)
+    ways = {
+        "without": Generator([], plain),
+        "PyTorch generate, recorder alone": Generator([], world.environment(1)),
+        "the same, memtally run": Generator(run("whole"), plain),
+        "the same, run --layers": Generator(run("layers", "--layers"), plain),
+    }
+    found = {name: [] for name in ways}
+    for turn in range(12 * ROUNDS):
+        for name in sorted(ways, key=lambda name: hash((turn, name))):
+            found[name].append(ways[name].turn())
+    for generator in ways.values():
+        generator.end()
+    for name in list(ways)[1:]:
+        show(name, found["without"], found[name], "s")
+    world.clear()
 
 
 def main():
@@ -202,7 +235,7 @@ def main():
         bench_run(memtally, folder)
         bench_redis(world)
         bench_llama(world, memtally, folder)
-        bench_torch(world)
+        bench_torch(world, memtally, folder)
 
 
 if __name__ == "__main__":
