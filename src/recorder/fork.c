@@ -5,6 +5,7 @@
  * place of its parent's blocks, and is forgotten then. */
 #include "recorder/recorder.h"
 
+#include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -54,8 +55,14 @@ void after_fork_in_child(void)
 {
     struct tls *tls = &memtally_tls;
     struct process *process = memtally_recorder.process;
-    if (!tls->forks_within)
+    int is_wiped = !process || !process->alive;
+    /* Two threads that fork at once may meet the other's advice. */
+    if (!tls->forks_within && !is_wiped)
+        memset(process, 0, offsetof(struct process, aside_stack));
+    if (!tls->forks_within || is_wiped) {
+        tls->forks_within = 0;
         return;
+    }
     const struct mt_writer *writer = &interrupted()->writer;
     tls->forks_within = 0;
     advise(MADV_WIPEONFORK);
