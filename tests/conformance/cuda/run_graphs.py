@@ -27,10 +27,12 @@ def start_vllm(model, concurrency):
 def start_sglang(model, concurrency):
     """It has no bound on the requests with drafts: with one, a run has none at all."""
     import sglang
+    from sglang.srt.server_args import ServerArgs
 
+    most = "cuda_graph_max_bs_decode" if hasattr(ServerArgs, "cuda_graph_max_bs_decode") else "cuda_graph_max_bs"
     drafts = {"speculative_algorithm": "NGRAM", "speculative_num_draft_tokens": DRAFT} if not concurrency else {}
     sglang.Engine(model_path=model, load_format="dummy", skip_tokenizer_init=True, context_length=CONTEXT, max_running_requests=REQUESTS,
-                  cuda_graph_max_bs=REQUESTS, **drafts).shutdown()
+                  **{most: REQUESTS}, **drafts).shutdown()
 
 
 if __name__ == "__main__":
