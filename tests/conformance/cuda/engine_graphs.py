@@ -23,13 +23,15 @@ from profiles import CONFIG
 PROGRAM = pathlib.Path(__file__).resolve().parent / "run_graphs.py"
 # Of bars of progress that have come to their end: what stands before the numbers, and how many graphs there are.
 BAR = re.compile(r"Capturing ([^\r\n%]*?): 100%\|[^|\r\n]*\| (\d+)/\2 ")
-KINDS = {"batches": "FULL", "num tokens": "PREFILL"}  # of SGLang's bars; vLLM's have their kind in brackets
+# Of SGLang's bars, which name each size as they come to it; vLLM's have their kind in brackets.
+KINDS = {"batches": "FULL", "num tokens": "PREFILL", "prefill shape": "PREFILL"}
+EACH = re.compile(r"Capturing batches \(bs=(\d+) ")
 SIZES = (r"cudagraph_capture_sizes'?[:=] ?(\[[\d, ]+\])", r"Capture (?:decode )?cuda graph bs (\[[\d, ]+\])")
 DRAFTS = (r"num_spec_tokens=(\d+)", r"speculative_num_draft_tokens=(\d+)")
 
 
 def kind_of(bar):
-    word = re.search(r"[( ]([A-Z_]+)\)", bar)
+    word = re.search(r"\((?:[^=()]* )?([A-Z_]+)\)", bar)
     return word[1] if word else KINDS.get(bar.partition("(")[0].strip(), bar)
 
 
@@ -42,7 +44,8 @@ def last(patterns, text):
 def said_by(log):
     """({kind: graphs}, sizes or None, drafts or None): an engine that captures some graphs to measure them says so before."""
     sizes, drafts = last(SIZES, log), last(DRAFTS, log)
-    return {kind_of(bar): int(n) for bar, n in BAR.findall(log)}, ast.literal_eval(sizes) if sizes else None, int(drafts) if drafts else None
+    sizes = ast.literal_eval(sizes) if sizes else sorted({int(size) for size in EACH.findall(log)}) or None
+    return {kind_of(bar): int(n) for bar, n in BAR.findall(log)}, sizes, int(drafts) if drafts else None
 
 
 def rounded(sizes, drafts):
