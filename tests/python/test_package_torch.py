@@ -384,7 +384,7 @@ def test_a_reset_gives_back_workspaces_and_pools_of_graphs_that_are_gone_and_cou
     # PyTorch 2.15 lets go of them itself.
     assert has_workspaces and problems == [] and is_same, told
     assert before["weights"] == parameter == 64 * MIB and after == {"weights": parameter} and is_all, told
-    assert freed["weights"] == 0 and freed["cached"] + freed["unattributed"] > 32 * MIB and sum(freed.values()) == sum(before.values()) - parameter, told
+    assert freed["weights"] == 0 and freed["cached"] + freed.get("unattributed", 0) > 32 * MIB and sum(freed.values()) == sum(before.values()) - parameter, told
     assert (peak, allocated, retries, anew) == (parameter, 0, 0, 4 * MIB), told
 
 
