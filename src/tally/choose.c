@@ -56,8 +56,17 @@ static uint64_t steady_bytes(const struct mt_recording *recording)
     return samples[count / 2];
 }
 
-/* A steady picture of the second half is better than any of the first, where the same size may have
- * been passed on the way up; of several the last. */
+/* How well a picture stands for the steady size. One of that size in the second half is better than
+ * any of the first, where the same size may have been passed on the way up. One of another size is
+ * worth no more for being late: it may be the end's, with everything given back. */
+static uint64_t steadiness(const struct mt_picture *picture, uint64_t wanted, uint64_t middle)
+{
+    uint64_t apart = distance(picture->tree_bytes, wanted);
+    int is_late = picture->ns >= middle && apart <= MT_ABOUT_THE_SAME(wanted);
+    return (is_late ? UINT64_MAX : UINT64_MAX >> 1) - (apart >> 1);
+}
+
+/* Of several the last. */
 static struct mt_instant find_steady(const struct mt_recording *recording)
 {
     struct mt_instant found = {0};
@@ -68,8 +77,7 @@ static struct mt_instant find_steady(const struct mt_recording *recording)
         const struct mt_image *image = &recording->images[i];
         for (size_t j = 0; j < image->n_pictures; j++) {
             const struct mt_picture *picture = &image->pictures[j];
-            uint64_t apart = distance(picture->tree_bytes, wanted) >> 1;
-            uint64_t score = (picture->ns >= middle ? UINT64_MAX : UINT64_MAX >> 1) - apart;
+            uint64_t score = steadiness(picture, wanted, middle);
             if (found.ns && (score < best || (score == best && picture->ns < found.ns)))
                 continue;
             found = instant_of_picture(picture);

@@ -74,7 +74,7 @@ def test_weights_from_outside_are_those_from_inside():
         with recorded_server(folder) as (_, pid, port):
             document = attached(pid)
             rss = status_bytes(pid, "Rss:")
-        inside = memtally.row(memtally.host(memtally.report(os.path.join(folder, "rec"), "peak")), "weights")
+        inside = memtally.row(memtally.host(memtally.report(os.path.join(folder, "rec"), "steady")), "weights")
         model = os.path.join(folder, "model.gguf")
     place = memtally.host(document)
     outside = memtally.row(place, "weights")
@@ -100,7 +100,7 @@ def compared(*flags):
     with tempfile.TemporaryDirectory() as folder:
         with recorded_server(folder, *flags) as (_, pid, _):
             document = attached(pid)
-        report = memtally.report(os.path.join(folder, "rec"), "peak")
+        report = memtally.report(os.path.join(folder, "rec"), "steady")
     place = memtally.host(document)
     assert adds_up(place), place
     return {name: (memtally.row(place, name), memtally.row(memtally.host(report), name)["resident_bytes"])

@@ -56,6 +56,22 @@ static void test_peak_steady_and_exit_are_three_pictures(void **state)
     assert_moment(MT_MOMENT_EXIT, 99, 20);
 }
 
+/* A server that was loaded in the first half, and let go of everything before its last picture. */
+static void test_a_picture_of_the_end_does_not_stand_for_the_time_before(void **state)
+{
+    (void)state;
+    struct recorded p = process_at(0, 7);
+    recorded_begin(&p, "7-0");
+    picture(&p, 10, 0, 500);
+    picture(&p, 40, 0, 9000);
+    look(&p, 60, 9001);
+    look(&p, 97, 9000);
+    picture(&p, 99, 0, 20);
+    recorded_end(&p, 100 * MS);
+    assert_moment(MT_MOMENT_STEADY, 40, 9000);
+    assert_moment(MT_MOMENT_EXIT, 99, 20);
+}
+
 /* A process whose pictures had cost too much before: what it took since the last one is in events.
  */
 static void test_the_exit_needs_no_picture_of_its_own(void **state)
@@ -711,6 +727,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, recorded_setup, recorded_teardown)
     const struct CMUnitTest tests[] = {
         TEST(test_peak_steady_and_exit_are_three_pictures),
+        TEST(test_a_picture_of_the_end_does_not_stand_for_the_time_before),
         TEST(test_the_exit_needs_no_picture_of_its_own),
         TEST(test_the_peak_is_shown_though_no_picture_caught_it),
         TEST(test_a_time_is_shown_by_the_picture_of_its_size),
