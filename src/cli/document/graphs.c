@@ -159,7 +159,7 @@ static void put_missing(const struct mt_graphs *run, const char *letter,
     }
 }
 
-/* What the total of the devices is made of, and what was said of captures. */
+/* The parts of the devices' total, and the notes of captures. */
 static void put_sums(const struct mt_graphs *run, const char *letter,
                      const struct cli_terminal *terminal, struct mt_strbuf *out)
 {
