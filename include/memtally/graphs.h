@@ -26,8 +26,8 @@ struct mt_graph {
     uint64_t pieces;          /* graphs that it is captured in */
     uint64_t nodes;           /* of all pieces */
     uint64_t pool_bytes;      /* that PyTorch's allocator took of the driver in the captures */
-    uint64_t workspace_bytes; /* of the pool, what PyTorch gave libraries to work in; MT_UNKNOWN where
-                                 it is not said, as the next ones */
+    uint64_t workspace_bytes; /* of the pool, what PyTorch gave libraries to work in; MT_UNKNOWN
+                                 where it is not said, as the next ones */
     uint64_t driver_bytes;    /* that the driver took beside for nodes; where library_bytes is not
                                  known, also what that would count */
     uint64_t library_bytes;   /* that others than PyTorch's allocator took in the captures:
