@@ -46,6 +46,7 @@ struct work {
     uint64_t carried;    /* processes that are shown by what was seen at another time */
     uint64_t carried_ns; /* how far at the most */
     uint64_t bare;       /* processes without any picture */
+    uint64_t above;      /* bytes by which the peak stood above the picture that shows it */
 };
 
 /* As OUTSIDE_ONLY numbers them. */
@@ -220,6 +221,10 @@ static void note_carried(struct work *work, const struct mt_process_choice *choi
     }
     uint64_t ns = choice->picture->ns;
     uint64_t apart = ns > at ? ns - at : at - ns;
+    if (!apart && choice->least_bytes > choice->picture->resident_bytes) {
+        work->above = choice->least_bytes - choice->picture->resident_bytes;
+        return;
+    }
     work->carried++;
     work->carried_ns = apart > work->carried_ns ? apart : work->carried_ns;
 }
@@ -456,7 +461,15 @@ static int add_carried_notes(struct work *work, struct mt_tally *tally)
 {
     char text[256];
     int result = 0;
-    if (work->carried) {
+    if (work->above) {
+        snprintf(text, sizeof text,
+                 "of moments that stand as high as the peak the one is shown where most of the heap "
+                 "was in use; at the highest %" PRIu64 " KiB more were resident, which are "
+                 "unattributed",
+                 (work->above + 1023) / 1024);
+        result = add_note(work, tally, text);
+    }
+    if (work->carried && result == 0) {
         snprintf(text, sizeof text,
                  "%" PRIu64 " process%s shown by pictures up to %" PRIu64
                  " ms away from the moment and the events in between: what is inferred follows "
