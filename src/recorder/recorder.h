@@ -122,6 +122,7 @@ struct process {
     uint64_t passed_bytes;       /* a higher one that had fallen before it was looked at */
     uint64_t fallen_bytes;       /* by falls since the last look that were too small for one */
     uintptr_t heap_end;          /* of libc's heap at its last look */
+    uint64_t closer_ns;          /* spent on looks for what the kernel's figure may not show yet */
     uint64_t unseen_bytes;       /* the kernel's highest size from before this program; 0: none */
     uint32_t looked_at_stop; /* the picture at the end is taken, and only a higher one is wanted */
     uint64_t picture_spent_ns;
