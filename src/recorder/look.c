@@ -185,6 +185,7 @@ struct looking {
     struct thread *thread;
     enum mt_picture_reason reason;
     uint64_t least_bytes; /* a picture is wanted from this resident size on */
+    uint64_t step;        /* or so far above the highest that has one; 0: no such step */
     uint64_t name;        /* of the mark */
     int is_marked;        /* the mark is written */
 };
@@ -229,18 +230,32 @@ static void look(void *context)
                            mt_thread_cpu_ns() - before_ns, __ATOMIC_RELAXED);
 }
 
+/* What falls above all pictures is worth a wait for another thread's look: that one may come to the
+ * size when this thread's memory has gone. */
+static int get_turn(struct process *process, int is_worth_a_wait)
+{
+    int waits = is_worth_a_wait && !__atomic_load_n(&process->turn_is_stuck, __ATOMIC_RELAXED);
+    int has = (waits ? await_turn : take_turn)(&process->picture_busy);
+    if (has || waits)
+        __atomic_store_n(&process->turn_is_stuck, !has, __ATOMIC_RELAXED);
+    return has;
+}
+
 static void look_in_turn(struct looking *looking)
 {
     struct process *process = memtally_recorder.process;
-    if (!take_turn(&process->picture_busy))
+    if (!get_turn(process, looking->step != 0))
         return;
+    if (looking->step)
+        looking->least_bytes =
+            __atomic_load_n(&process->pictured_bytes, __ATOMIC_RELAXED) + looking->step;
     do_aside(look, looking);
     end_turn(&process->picture_busy);
 }
 
 static void try_look(struct thread *thread, enum mt_picture_reason reason, uint64_t least_bytes)
 {
-    look_in_turn(&(struct looking){thread, reason, least_bytes, 0, 0});
+    look_in_turn(&(struct looking){.thread = thread, .reason = reason, .least_bytes = least_bytes});
 }
 
 /* The highest resident size of the process so far, by a call that needs no descriptor and a tenth
@@ -284,8 +299,7 @@ static void look_above(struct thread *thread, uint64_t step)
 {
     struct process *process = memtally_recorder.process;
     __atomic_store_n(&process->passed_bytes, highest_so_far(), __ATOMIC_RELAXED);
-    try_look(thread, MT_PICTURE_FALL,
-             __atomic_load_n(&process->pictured_bytes, __ATOMIC_RELAXED) + step);
+    look_in_turn(&(struct looking){.thread = thread, .reason = MT_PICTURE_FALL, .step = step});
 }
 
 /* An engine that gives a buffer back has done with a phase of its work, and what comes after has
@@ -389,7 +403,7 @@ void look_before_filter(struct thread *thread)
 int look_at_mark(struct thread *thread, uint64_t name)
 {
     struct process *process = memtally_recorder.process;
-    struct looking looking = {thread, MT_PICTURE_MARK, 0, name, 0};
+    struct looking looking = {.thread = thread, .reason = MT_PICTURE_MARK, .name = name};
     uint64_t spent = __atomic_load_n(&process->mark_spent_ns, __ATOMIC_RELAXED);
     if (!memtally_recorder.is_filtered && spent < allowed_for_marks_ns(process))
         look_in_turn(&looking);
