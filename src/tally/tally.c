@@ -46,6 +46,7 @@ struct work {
     uint64_t carried;    /* processes that are shown by what was seen at another time */
     uint64_t carried_ns; /* how far at the most */
     uint64_t bare;       /* processes without any picture */
+    uint64_t unseen;     /* bytes in mappings that no call was seen for */
     uint64_t above;      /* bytes by which the peak stood above the picture that shows it */
 };
 
@@ -60,6 +61,7 @@ static const char *const reasons[] = {"the recorder was not loaded",
 
 #define N_REASONS       (sizeof reasons / sizeof *reasons)
 #define TORCH_NOTES_MAX 32u
+#define MUCH_UNSEEN_BYTES ((uint64_t)1 << 20)
 
 static void add_bytes(uint64_t *sum, uint64_t bytes)
 {
@@ -276,6 +278,7 @@ static void describe_place(struct work *work, const struct mt_process_choice *ch
     process->places = place;
     process->n_places = 1;
     process->swap_bytes = attribution->swap_bytes;
+    work->unseen += attribution->unseen_bytes;
     if (choice->picture)
         process->picture_time_ns = mt_recording_time(work->recording, choice->picture->ns);
     note_names(work, attribution);
@@ -425,6 +428,19 @@ static int add_recorder_notes(struct work *work, struct mt_tally *tally)
     if (!dropped)
         return 0;
     snprintf(text, sizeof text, "%" PRIu64 " heap samples did not fit and were dropped", dropped);
+    return add_note(work, tally, text);
+}
+
+/* A little is always libc's own. */
+static int add_unseen_mappings_note(struct work *work, struct mt_tally *tally)
+{
+    char text[256];
+    if (work->unseen < MUCH_UNSEEN_BYTES)
+        return 0;
+    snprintf(text, sizeof text,
+             "%" PRIu64 " MiB that are unattributed lie in mappings for which no call was seen: the "
+             "program asked the kernel past libc",
+             work->unseen >> 20);
     return add_note(work, tally, text);
 }
 
@@ -610,6 +626,8 @@ static int finish_tree(struct work *work, struct mt_tally *tally)
     tally->places = place;
     tally->n_places = 1;
     int result = add_recorder_notes(work, tally);
+    if (result == 0)
+        result = add_unseen_mappings_note(work, tally);
     return result < 0 ? result : add_outside_notes(work, tally);
 }
 
