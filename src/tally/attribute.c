@@ -28,6 +28,7 @@ struct painter {
     size_t heap;            /* the claim for the arenas' pages, divided at the end */
     size_t own;
     uint64_t labelled_bytes; /* of blocks that are counted, not located */
+    uint64_t unseen_bytes;   /* unattributed, in mappings that no call was seen for */
     int failed;
 };
 
@@ -558,6 +559,8 @@ static void count_piece(struct painter *painter, struct mt_shared_pages *seen,
     if (piece->low >= MT_UNPLACED_FROM)
         claim->unplaced_bytes -= bytes < claim->unplaced_bytes ? bytes : claim->unplaced_bytes;
     if (!(piece->flags & MT_RUN_FILE)) {
+        const struct mt_vma *its = piece->claim ? NULL : mt_maps_find(&painter->maps, piece->low);
+        painter->unseen_bytes += its && is_plain(its) && painter->replay ? bytes : 0;
         claim->anonymous_bytes += bytes;
         return;
     }
@@ -738,6 +741,7 @@ static void count(struct painter *painter, struct mt_shared_pages *seen,
         claim_at(painter, 0)->resident_bytes += carried->bytes - attribution->total_resident_bytes;
         attribution->total_resident_bytes = carried->bytes;
     }
+    attribution->unseen_bytes = painter->unseen_bytes;
     lower_provenance(painter);
     read_rollup(carried, attribution);
 }
