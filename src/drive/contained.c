@@ -27,6 +27,7 @@
 #define START_NS   ((uint64_t)30 * 1000000000)
 #define REMOVE_NS  ((uint64_t)60 * 1000000000)
 #define LINE_BYTES 4096
+#define PIPE_BYTES (1 << 20) /* of what it prints before anybody reads */
 
 struct mt_contained {
     const struct mt_container *container; /* borrowed */
@@ -36,7 +37,7 @@ struct mt_contained {
     struct mt_container_exec *guard; /* removes the folder */
     struct mt_container_exec *run;   /* NULL where none runs */
     char recording[PATH_MAX];        /* the folder here */
-    int outputs[2];
+    int outputs[2]; /* of our own, -1 where no run is */
     char line[LINE_BYTES]; /* of its standard error, as far as it has come */
     size_t n_line;
     uint64_t began_ns;
@@ -117,10 +118,24 @@ static int listen_to(struct mt_contained *contained, int timeout_ms, struct mt_e
     return more;
 }
 
+/* A program of this machine has copies of the caller's pipes, which closes its own. */
+static void copy_outputs(struct mt_contained *contained, const int outputs[2])
+{
+    for (int i = 0; i < 2; i++) {
+        contained->outputs[i] = fcntl(outputs[i], F_DUPFD_CLOEXEC, 0);
+        fcntl(contained->outputs[i], F_SETPIPE_SZ, PIPE_BYTES); /* smaller is no harm */
+    }
+}
+
 static void end_run(struct mt_contained *contained)
 {
     mt_container_exec_close(contained->run);
     contained->run = NULL;
+    for (int i = 0; i < 2; i++) {
+        if (contained->outputs[i] >= 0)
+            close(contained->outputs[i]);
+        contained->outputs[i] = -1;
+    }
 }
 
 static int wait_for_begin(struct mt_contained *contained, struct mt_error *error)
@@ -128,7 +143,7 @@ static int wait_for_begin(struct mt_contained *contained, struct mt_error *error
     uint64_t until_ns = mt_monotonic_ns() + START_NS;
     int more = 1;
     while (more > 0 && !contained->began_ns && !*contained->failure && mt_monotonic_ns() < until_ns)
-        more = listen_to(contained, 50, error);
+        more = listen_to(contained, 5, error);
     if (more < 0 || contained->began_ns)
         return more < 0 ? more : MT_OK;
     if (*contained->failure)
@@ -172,8 +187,7 @@ static int start(void *context, const struct mt_run_options *options, struct mt_
     snprintf(numbers[0], sizeof numbers[0], "%d", (int)options->depth);
     snprintf(numbers[1], sizeof numbers[1], "%d", (int)options->stacks);
     snprintf(numbers[2], sizeof numbers[2], "%g", options->picture_share);
-    contained->outputs[0] = options->stdout_fd;
-    contained->outputs[1] = options->stderr_fd;
+    copy_outputs(contained, (const int[]){options->stdout_fd, options->stderr_fd});
     int code = prepare_folder(contained, options->directory, error);
     if (code == MT_OK)
         code = mt_container_exec_start(contained->container, words, NULL, &contained->run, error);
@@ -375,6 +389,7 @@ int mt_contained_open(const struct mt_container *container, const struct mt_cont
         return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
     }
     made->container = container;
+    made->outputs[0] = made->outputs[1] = -1;
     made->runner = (struct mt_profile_runner){made,   start,   began_ns, poll_run, send_signal,
                                               finish, abandon, enter,    1};
     read_modified(container, modified);
