@@ -42,7 +42,7 @@ NEEDS_fuzz = fuzz
 NEEDS_fuzz-long = fuzz
 NEEDS_stress = test
 NEEDS_guard-stress = test
-NEEDS_containers = test
+NEEDS_containers = containers
 NEEDS_by-room = test
 NEEDS_lint = lint
 NEEDS_fmt = lint
@@ -182,9 +182,11 @@ fmt: setup ## format the C sources
 golden: all ## rewrite what the command-line tests expect
 	@MEMTALLY_GOLDEN=rewrite scripts/test --suite cli
 
-containers: all ## attach and profile in containers of a real Podman, whatever way they end (a minute)
+containers: all ## attach and profile in containers of a real Podman, Docker and containerd, whatever way they end (some minutes)
 	@set -e; MEMTALLY_LLAMA_CPP=$$(scripts/engine llama.cpp); export MEMTALLY_LLAMA_CPP; \
-	ALL=1 meson test -C build --no-rebuild --verbose container container_sockets
+	ALL=1 meson test -C build --no-rebuild --verbose container container_sockets; \
+	ALL=1 CONTAINER_ENGINE=docker meson test -C build --no-rebuild --verbose container
+	@PYTHONPATH=tests/support MEMTALLY=build/src/cli/memtally SERVED=build/tests/container/served tests/container/test_containerd.py
 
 guard-stress: all ## a thousand programs that run out of memory under memtally guard (some minutes); GUARD_TIMES=1000
 	@PYTHONPATH=tests/support MEMTALLY=build/src/cli/memtally EATER=build/tests/guard/eater \

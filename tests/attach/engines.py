@@ -23,8 +23,10 @@ MODULES = {"vllm": ["-m", "vllm.entrypoints.openai.api_server", "--model", "MODE
                       "--disable-cuda-graph"]}
 READY = {"vllm": "/health", "sglang": "/health"}
 # The server is recorded; what attaches to it sees the devices that it sees. All is ended by the server's own process id. A rehearsal
-# ends a server that it knows as soon as it is ready: so the words that start it are not among its own.
+# ends a server as soon as it is ready: so it listens in a network of its own, in which the rehearsal cannot ask.
+LOOPBACK = "import fcntl, socket, struct; fcntl.ioctl(socket.socket(), 0x8914, struct.pack('16sh', b'lo', 1))"  # SIOCSIFFLAGS, IFF_UP
 BESIDE = """
+python3 -c "$LOOPBACK" || exit 1
 eval "set -- $WORDS"
 "$MEMTALLY" run -q -o "$FOLDER/recording" -- "$@" >"$FOLDER/log" 2>&1 &
 run=$!
@@ -73,10 +75,10 @@ def attach_to(memtally, name, python, folder):
         json.dump(CONFIG, file)
     port = str(free_port())
     words = [model if word == "MODEL" else word for word in MODULES[name]]
-    environment = dict(os.environ, MEMTALLY=memtally, FOLDER=folder, PORT=port, READY=READY[name], HF_HUB_OFFLINE="1",
+    environment = dict(os.environ, MEMTALLY=memtally, FOLDER=folder, PORT=port, READY=READY[name], LOOPBACK=LOOPBACK, HF_HUB_OFFLINE="1",
                        VLLM_NO_USAGE_STATS="1", WORDS=shlex.join([python, *words, "--host", "127.0.0.1", "--port", port]))
     subprocess.run([memtally, "rehearse", "--layer", "cuda", "-d", "H100-80GB", "--requests", "0", "--no-suggest", "--quiet", "--timeout", "1800", "--",
-                    "sh", "-c", BESIDE], env=environment, check=True, timeout=1800)
+                    "unshare", "--net", "sh", "-c", BESIDE], env=environment, check=True, timeout=1800)
     report = subprocess.run([memtally, "report", "--json", os.path.join(folder, "recording")], capture_output=True,
                             check=True)
     inside = rows(json.loads(report.stdout))

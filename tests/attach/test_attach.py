@@ -191,6 +191,18 @@ def test_the_kernel_looks_for_shared_pages_of_forks_only():
         assert watcher.recorded.count(b"Pss_Anon") >= 2
 
 
+def test_shared_pages_of_large_forks_are_counted_piece_by_piece():
+    """The kernel would hold the lock while it looks through all of the mapping."""
+    with held(300, env=dict(os.environ, FORK="1"), n=2) as process:
+        with watched(process.pid, b"Shared_Anon", 2) as watcher:
+            assert b"Pss_Anon" not in watcher.recorded
+        document = attached(process.pid)
+        place = host(document)
+        assert adds_up(place) and len(document["processes"]) == 2, document
+        # The fork shares 300 MiB, which count once, and has 300 of its own.
+        assert 600 * MIB <= place["total_resident_bytes"] < 608 * MIB, place
+
+
 def test_a_process_that_ends_or_becomes_another_is_no_error():
     with held(8) as process:
         with watched(process.pid) as watcher:
