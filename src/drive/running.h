@@ -41,6 +41,7 @@ struct mt_drive_running {
     char *variables[MT_RUNNING_VARIABLES + 1];      /* of these; ends with NULL */
     pid_t pid;         /* whose command line says all that: the process, a child or a parent */
     int port;          /* that answered */
+    int is_elsewhere;  /* it is in another network than ours */
     char problem[192]; /* a sentence on why nobody answered, or "" */
 };
 
