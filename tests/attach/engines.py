@@ -95,6 +95,8 @@ def attach_to(memtally, name, python, folder):
             failed += not is_near
             print(f"{'ok' if is_near else 'not ok'}  {name} {document['engine']['version']}  {document['processes'][0]['command'][:30]:30}"
                   f"  {category:8}  attached {one / 2**20:10.2f} MiB  recorded {other / 2**20:10.2f} MiB", flush=True)
+        if not is_near:
+            print("\n".join(document["notes"]), flush=True)
     return failed
 
 

@@ -167,6 +167,16 @@ class Engine:
         inspected = self.inspect(name)
         return self.files(name), self.processes(name), environment_of(self.pid(name)), inspected["Config"]["Env"], inspected["Mounts"]
 
+    def exported(self, name):
+        """The files of a container, which may have ended, by the engine's own word; the engine's own are left out."""
+        files = {}
+        with tarfile.open(fileobj=io.BytesIO(self.call("export", name).stdout)) as tar:
+            for one in tar:
+                path = one.name.removeprefix("./").rstrip("/")
+                if path.split("/")[0] not in ("proc", "sys", "dev", "etc", "run"):
+                    files[path] = (one.mode, one.uid, one.gid, one.size, one.mtime, tar.extractfile(one).read() if one.isreg() else one.linkname)
+        return files
+
     def end_monitors(self):
         """Ends what the engine leaves running beside containers."""
 

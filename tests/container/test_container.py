@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import termios
+import time
 
 import container_engines
 import tap
@@ -291,11 +292,48 @@ def test_no_second_engine_is_started_where_it_has_no_room():
         assert done.returncode != 0 and "the container has" in done.stderr and not os.listdir(folder), done
 
 
-def test_a_container_that_stops_while_it_is_profiled_is_said():
-    with container(options=("-e", "HANGS=1")) as name, tempfile.TemporaryDirectory() as folder, hanging(name, folder) as process:
-        machine().call("kill", name)
+def test_a_profile_that_is_killed_after_its_copy_leaves_nothing():
+    """Nothing runs in the container yet that could remove the folder."""
+    with container() as name, tempfile.TemporaryDirectory() as folder:
+        before = machine().state(name)
+        root = f"/proc/{machine().pid(name)}/root"
+        environment = {**os.environ, "DOCKER_HOST": f"unix://{machine().socket}"}
+        with subprocess.Popen([MEMTALLY, "profile", "--container", name, "--prompt", "hello"], cwd=folder, env=environment,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            until = time.monotonic() + container_engines.PATIENCE_S
+            while not glob.glob(f"{root}/.memtally-*") and time.monotonic() < until:
+                pass
+            process.kill()
+        container_engines.patiently("the folder is left", lambda: not glob.glob(f"{root}/.memtally-*"))
+        container_engines.patiently("something is left", lambda: machine().state(name) == before)
+
+
+def ended_profile(name, folder, end):
+    """What a profile says whose container ends while it runs, and the container's files before and after."""
+    before = machine().exported(name)
+    with hanging(name, folder) as process:
+        end(process)
         _, said = process.communicate(timeout=120)
-        assert process.returncode not in (0, -signal.SIGKILL) and "may still be in the container" in said, said
+    container_engines.patiently("the folder is left", lambda: not any(".memtally-" in path for path in machine().exported(name)))
+    return process.returncode, said, before, machine().exported(name)
+
+
+def test_a_container_that_ends_while_it_is_profiled_keeps_nothing():
+    for words in ["kill"], ["stop", "-t", "1"]:
+        with container(options=("-e", "HANGS=1")) as name, tempfile.TemporaryDirectory() as folder:
+            code, said, before, after = ended_profile(name, folder, lambda _: machine().call(*words, name))  # pylint: disable=cell-var-from-loop
+            assert code not in (0, -signal.SIGKILL) and f"the container {name} ended while it was profiled" in said, said
+            assert "may still be" not in said and before == after, (said, set(before.items()) ^ set(after.items()))
+
+
+def test_a_container_that_ends_with_the_profile_keeps_nothing():
+    def end_both(process):
+        process.kill()
+        machine().call("kill", name)
+
+    with container(options=("-e", "HANGS=1")) as name, tempfile.TemporaryDirectory() as folder:
+        code, _, before, after = ended_profile(name, folder, end_both)
+        assert code == -signal.SIGKILL and before == after, set(before.items()) ^ set(after.items())
 
 
 def test_a_real_engine_takes_in_a_container_what_it_takes_outside():
