@@ -166,18 +166,33 @@ struct question {
     uint64_t timeout_ms;
 };
 
+/* The ports to ask: that which the server was told, else all that it and its descendants listen at.
+ * Some listen at others too, where a question of ours is answered by nobody. */
+static size_t ports_to_ask(const struct question *question, int ports[PORTS_MAX])
+{
+    const struct mt_drive_running *running = question->running;
+    size_t n = mt_drive_ports_of_tree(question->proc, running->pid, ports, PORTS_MAX);
+    for (size_t i = 0; i < n; i++)
+        if (ports[i] == running->told_port) {
+            ports[0] = ports[i];
+            return 1;
+        }
+    return n;
+}
+
+/* One that is silent leaves the others their part of the time. */
 static void ask_ports(void *context)
 {
     const struct question *question = context;
     struct mt_drive_running *running = question->running;
     int ports[PORTS_MAX];
-    struct mt_drive_asking asking = {
-        .engine = question->engine,
-        .until_ns = mt_monotonic_ns() + question->timeout_ms * 1000000,
-    };
-    size_t n = mt_drive_ports_of_tree(question->proc, running->pid, ports, PORTS_MAX);
+    struct mt_drive_asking asking = {.engine = question->engine};
+    uint64_t until_ns = mt_monotonic_ns() + question->timeout_ms * 1000000;
+    size_t n = ports_to_ask(question, ports);
     for (size_t i = 0; i < n && !running->port; i++) {
+        uint64_t now_ns = mt_monotonic_ns();
         asking.port = ports[i];
+        asking.until_ns = now_ns < until_ns ? now_ns + (until_ns - now_ns) / (n - i) : until_ns;
         if (mt_drive_running_ask(&asking, running))
             running->port = ports[i];
     }

@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -98,6 +99,26 @@ def test_vllms_blocks_times_the_bytes_of_one():
     assert figure(rows["weights"]) == (WEIGHTS + ROTARY, "derived"), rows
     assert document["engine"] == {**document["engine"], "name": "vllm", "version": "0.11.0"}, document["engine"]
     assert document["settings"]["context_tokens"] == 512 and document["model"]["path"] == model(), document
+
+
+def asked_silent(port):
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/silent") as answer:
+        return json.load(answer)
+
+
+def test_ports_that_are_silent_leave_time_for_the_one_that_answers():
+    """Workers of vLLM and SGLang listen for each other. Which port comes first is the kernel's choice."""
+    with server("vllm", "serve", model(), ANSWERS=vllm(), MIB=64, SILENT="6") as (process, _, _):
+        assert figure(host(answered(process.pid))["kv_cache"]) == (1000 * 16 * TOKEN, "derived")
+
+
+def test_of_many_ports_the_one_that_it_was_told_is_asked_alone():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        told = str(free.getsockname()[1])
+    with server("vllm", "serve", model(), "--port", told, ANSWERS=vllm(), MIB=64, SILENT="6", PORT=told) as (process, port, _):
+        assert figure(host(answered(process.pid))["kv_cache"]) == (1000 * 16 * TOKEN, "derived")
+        assert str(port) == told and asked_silent(port) == 0
 
 
 def test_metrics_that_do_not_tell_leave_the_cache_unknown():
