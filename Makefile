@@ -26,6 +26,7 @@ NEEDS_graphs-engines = test
 NEEDS_oracle = test
 NEEDS_place-proof = test
 NEEDS_attached-engines = test
+NEEDS_attached-matrix = test
 NEEDS_placed-engines = test
 NEEDS_budget-stress = test
 NEEDS_pool-stress = test
@@ -153,6 +154,11 @@ placed-engines: all ## vLLM and SGLang load stages of unequal length as they wer
 
 attached-engines: all ## attach to vLLM and SGLang that serve on pretended GPUs and are recorded (many GB to fetch, 10 minutes)
 	@BUILD_DIR=$(CURDIR)/build tests/attach/engines.py build/src/cli/memtally vllm "$$(scripts/engine vllm-0.33.0)" sglang "$$(scripts/engine sglang-0.5.23)"
+
+attached-matrix: all ## attach to llama-server, node, PyTorch and Go in and out of a container, as each user (a minute)
+	@set -e; MEMTALLY_LLAMA_CPP=$$(scripts/engine llama.cpp); MEMTALLY_NODE=$$(scripts/engine node); MEMTALLY_TORCH=$$(scripts/engine torch); \
+	export MEMTALLY_LLAMA_CPP MEMTALLY_NODE MEMTALLY_TORCH; \
+	BUILD_DIR=$(CURDIR)/build PYTHONPATH=tests/support PYTHONDONTWRITEBYTECODE=1 tests/container/matrix.py
 
 budget-stress: all ## holders of reservations killed at 1,000 random moments (half a minute)
 	@build/tests/unit/test_budget 1000
