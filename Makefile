@@ -152,8 +152,8 @@ place-proof: all ## placements beside accelerate's, llama.cpp's own, equal stage
 placed-engines: all ## vLLM and SGLang load stages of unequal length as they were placed, on pretended GPUs (many GB to fetch, 5 minutes)
 	@BUILD_DIR=$(CURDIR)/build tests/place/engines.py build/src/cli/memtally "$$(scripts/engine vllm-0.33.0)" "$$(scripts/engine sglang-0.5.23)"
 
-attached-engines: all ## attach to vLLM and SGLang that serve on pretended GPUs and are recorded (many GB to fetch, 10 minutes)
-	@BUILD_DIR=$(CURDIR)/build tests/attach/engines.py build/src/cli/memtally vllm "$$(scripts/engine vllm-0.33.0)" sglang "$$(scripts/engine sglang-0.5.23)"
+attached-engines: all ## attach to vLLM and SGLang that serve on pretended GPUs and are recorded, in and out of a container (many GB to fetch, 20 minutes)
+	@BUILD_DIR=$(CURDIR)/build PYTHONPATH=tests/container:tests/support PYTHONDONTWRITEBYTECODE=1 tests/attach/engines.py build/src/cli/memtally vllm "$$(scripts/engine vllm-0.33.0)" sglang "$$(scripts/engine sglang-0.5.23)"
 
 attached-matrix: all ## attach to llama-server, node, PyTorch and Go in and out of a container, as each user (a minute)
 	@set -e; MEMTALLY_LLAMA_CPP=$$(scripts/engine llama.cpp); MEMTALLY_NODE=$$(scripts/engine node); MEMTALLY_TORCH=$$(scripts/engine torch); \

@@ -109,7 +109,7 @@ class Engine:
             raise tap.Skip(f"{self.name} is not tried: no program {missing[0]} is installed")
         if os.geteuid() != 0:
             raise tap.Skip(f"{self.name} is tried as root only, and this is another user")
-        self.folder = tempfile.mkdtemp(prefix="memtally-containers-")
+        self.folder = tempfile.mkdtemp(prefix="memtally-")
         self.socket = f"{self.folder}/socket"
         self.environment = {**os.environ, "TMPDIR": self.folder}
         self.words = []
@@ -252,7 +252,7 @@ class Containerd:
                 raise tap.Skip(f"containerd is not tried: no program {program} is installed")
         if os.geteuid() != 0:
             raise tap.Skip("containerd is tried as root only, and this is another user")
-        self.folder = tempfile.mkdtemp(prefix="memtally-containers-")
+        self.folder = tempfile.mkdtemp(prefix="memtally-")
         socket = f"{self.folder}/socket"
         log = f"{self.folder}/log"
         with open(f"{self.folder}/conf", "w", encoding="ascii") as file:
