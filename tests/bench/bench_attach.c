@@ -138,6 +138,15 @@ static long timed_read(int fd, void *bytes, size_t length)
     return result;
 }
 
+static long timed_pread(int fd, void *bytes, size_t length, uint64_t offset)
+{
+    uint64_t before = mt_thread_cpu_ns();
+    long result = mt_watch_os.pread(fd, bytes, length, offset);
+    uint64_t took = mt_thread_cpu_ns() - before;
+    longest_read_ns = took > longest_read_ns ? took : longest_read_ns;
+    return result;
+}
+
 static void picture(pid_t pid, int shares_nothing)
 {
     struct mt_record_os os = mt_watch_os;
@@ -150,6 +159,7 @@ static void picture(pid_t pid, int shares_nothing)
     const struct mt_file_header header = {.kind = MT_FILE_WATCH, .page_bytes = 4096};
     os.ioctl = timed_ioctl;
     os.read = timed_read;
+    os.pread = timed_pread;
     longest_scan_ns = longest_read_ns = 0;
     n_scans = 0;
     int fd = mkstemp(path);
@@ -162,6 +172,7 @@ static void picture(pid_t pid, int shares_nothing)
                                                .reason = MT_PICTURE_OUTSIDE,
                                                .resident_bytes = held_bytes,
                                                .shares_nothing = shares_nothing,
+                                               .counts_shared = 1,
                                                .scratch = scratch};
     mt_picture_take(&writer, &request, &result);
     mt_writer_finish(&writer);

@@ -94,6 +94,14 @@ static int64_t requested_of(const struct mt_predict_input *in, const struct mt_b
 #define BESIDE (1u << MT_BUDGET_BESIDE)
 #define ASIDE  (1u << MT_BUDGET_SET_ASIDE)
 
+static struct sums with_used(struct sums sums, uint64_t used)
+{
+    sums.bytes = mt_add(sums.bytes, used);
+    sums.low = mt_add(sums.low, used);
+    sums.high = mt_add(sums.high, used);
+    return sums;
+}
+
 static void divide(const struct mt_budget_engine *engine, const struct mt_predict_input *in,
                    struct mt_budget_rank *rank, uint64_t device)
 {
@@ -103,6 +111,9 @@ static void divide(const struct mt_budget_engine *engine, const struct mt_predic
     struct sums before = sum(in, rank, BEFORE);
     struct sums within = sum(in, rank, WITHIN);
     int64_t requested = requested_of(in, rank, before.bytes);
+    /* Of an engine that leaves a part of the device free, what others hold is in the rest. */
+    if (mt_engine_has(in->engine, "memory_share.of", "rest"))
+        within = with_used(within, used_of(in, rank));
     rank->requested = requested > 0 ? (uint64_t)requested : 0;
     rank->left = requested - (int64_t)within.bytes;
     rank->left_low = requested_of(in, rank, before.high) - (int64_t)within.high;
@@ -226,7 +237,7 @@ static void judge_used(const struct mt_predict_input *in, struct mt_sheet *sheet
     const struct mt_predict_settings *settings = in->settings;
     char title[MT_ENGINE_TITLE_BYTES];
     char flag[MT_BUDGET_FLAG_BYTES];
-    if (!settings->device_used_bytes || mt_engine_has(in->engine, "memory_share.of", "free"))
+    if (!settings->device_used_bytes || !mt_engine_has(in->engine, "memory_share.of", "device"))
         return;
     for (struct mt_torch_walk walk = {0}; mt_torch_next_rank(in, &walk);) {
         uint64_t capacity = settings->device_bytes[walk.device];
