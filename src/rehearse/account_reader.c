@@ -160,8 +160,8 @@ static int add_holder(struct mt_account_reader *reader, const struct mt_account_
     }
     if (mt_array_reserve(reader->holders, reader->n_holders, reader->holders_capacity, 64) < 0)
         return 0;
-    reader->holders[reader->n_holders] = (struct mt_holder){
-        .owned = {.owner = raw->pid, .object = raw->object}, .n = 1};
+    reader->holders[reader->n_holders] =
+        (struct mt_holder){.owned = {.owner = raw->pid, .object = raw->object}, .n = 1};
     return mt_owned_put(&reader->holdings, reader, owned_of_holder, reader->n_holders++);
 }
 

@@ -16,7 +16,8 @@ static size_t home_of(const struct mt_owned_map *map, uint64_t owner, uint64_t o
     return (size_t)(hash ^ hash >> 33) & (map->capacity - 1);
 }
 
-static struct mt_owned_slot *slot_of(const struct mt_owned_map *map, uint64_t owner, uint64_t object)
+static struct mt_owned_slot *slot_of(const struct mt_owned_map *map, uint64_t owner,
+                                     uint64_t object)
 {
     size_t at = home_of(map, owner, object);
     while (map->slots[at].value &&

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Who holds what, by process and object, in steps that do not grow with what is held: the account is
- * the program's to write, and may lie in a folder that somebody else made. */
+/* Who holds what, by process and object, in steps that do not grow with what is held: the account
+ * is the program's to write, and may lie in a folder that somebody else made. */
 #ifndef MT_REHEARSE_OWNED_H
 #define MT_REHEARSE_OWNED_H
 

@@ -54,9 +54,9 @@ struct mt_account_reader {
     size_t n_events;
     uint64_t next; /* event of the account that is read next */
     uint64_t last_ns;
-    uint64_t hole_since_ns; /* when an unwritten event was first waited for; 0: none is */
-    uint64_t n_skipped;     /* events that make no sense */
-    uint64_t n_unwritten;   /* events whose writers ended before they were whole */
+    uint64_t hole_since_ns;   /* when an unwritten event was first waited for; 0: none is */
+    uint64_t n_skipped;       /* events that make no sense */
+    uint64_t n_unwritten;     /* events whose writers ended before they were whole */
     struct mt_owned_map live; /* events of buffers that are there, and the newest of each process */
     struct mt_owned_map holdings; /* the same of `holders`, and how many hold each object */
     struct mt_holder *holders;

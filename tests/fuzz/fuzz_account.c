@@ -6,8 +6,8 @@
 
 #include "rehearse/rehearsal.h"
 
-#define MOST    512u /* events */
-#define DEVICES 2u
+#define MOST     512u /* events */
+#define DEVICES  2u
 #define LEFT_OUT (MT_ACCOUNT_MAPPED | MT_ACCOUNT_PLANNED)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length);
