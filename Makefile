@@ -213,8 +213,9 @@ test-python: all ## all tests of the Python package and of its plug-in of pytest
 test-wheel: ## the tests of the Python package from WHEEL, on this machine as it is, with no build; scripts/bare-wheel has others
 	@tests/python/installed "$(WHEEL)"
 
-viewers: all ## what others' viewers show of our documents: npm's speedscope in Chromium (2 MB to fetch)
+viewers: all ## our documents in others' viewers: npm's speedscope in Chromium, the declarations of PyPI's perfetto (4 MB to fetch)
 	@tests/viewers/speedscope.py build/src/cli/memtally
+	@tests/viewers/perfetto.py build/src/cli/memtally
 
 unharmed: all ## programs of the distribution with and without the recorder: nothing may differ; ROWS="redis node"
 	@tests/unharmed/run --install $(ROWS)

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "flags.h"
 #include "graphs.h"
+#include "model/families.h"
 
 struct sums {
     uint64_t bytes;
@@ -296,4 +297,27 @@ int mt_budget_predict(const struct mt_budget_engine *engine, const struct mt_pre
     judge_context(in, sheet);
     mt_budget_write_flags(in, sheet);
     return 0;
+}
+
+uint64_t mt_budget_rotations(const struct mt_predict_input *in)
+{
+    const struct mt_model_description *d = in->d;
+    uint64_t width = d->qk_rope_head_size;
+    for (uint64_t i = 0; i < d->n_layers && !d->kv_lora_rank; i++)
+        width = d->layers[i].key_size > width ? d->layers[i].key_size : width;
+    int two = mt_is_of_lineage(d->architecture, MT_LINEAGE_GEMMA3) ||
+              mt_is_of_lineage(d->architecture, MT_LINEAGE_GEMMA4);
+    return mt_mul(mt_mul(d->context_length, width), two ? 2 : 1);
+}
+
+void mt_budget_write_rotations(uint64_t bytes, int place, struct mt_sheet *sheet)
+{
+    mt_sheet_add(sheet,
+                 &(struct mt_sheet_term){.place = place,
+                                         .category = MT_CATEGORY_WEIGHTS,
+                                         .name = "rotary cache",
+                                         .rule = "rope_cache",
+                                         .bytes = bytes,
+                                         .provenance = MT_PROVENANCE_DERIVED},
+                 "positions * rotated width * bytes of a float");
 }

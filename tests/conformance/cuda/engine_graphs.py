@@ -89,10 +89,12 @@ def rehearse(memtally, engine, python):
         done = subprocess.run([memtally, "rehearse", "--device", "H100-80GB", "--folder", run, "--requests", "0", "--no-suggest", "--json",
                                "--timeout", "3000", "--", python, str(PROGRAM), engine.partition("-")[0], model],
                               capture_output=True, text=True, check=False)
-        if done.returncode:
-            return [done.stderr[-900:] + done.stdout[-900:]], None
-        if json.loads(done.stdout)["rehearsal"]["outcome"] != "ran":
-            return ["it did not come to its end within the time"], None
+        said = json.loads(done.stdout or "{}").get("rehearsal")
+        if not said:
+            return [done.stderr[-900:]], None
+        if done.returncode or said["outcome"] != "ran":
+            words = [line for line in (said["last_words"] or "").splitlines() if line.strip()]
+            return [f"it {said['outcome']}: {' / '.join(words[-3:])[-600:]}"], None
         return compare(memtally, run)
 
 
