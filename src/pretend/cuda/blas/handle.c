@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "blas.h"
+#include "gpu/spec.h"
 #include "pretend/cuda/library_take.h"
 
 int cublasCreate_v2(struct blas_handle **handle);

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gpu/spec.h"
+
 #define ALGORITHM 1 /* the one's number */
 
 static const struct lt_attribute algorithm_attributes[] = {

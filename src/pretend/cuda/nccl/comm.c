@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "gpu/spec.h"
 #include "nccl.h"
 #include "pretend/cuda/library_take.h"
 
