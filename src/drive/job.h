@@ -18,7 +18,7 @@
 #include "stage.h"
 
 struct mt_estimate; /* <memtally/predict.h> */
-struct mt_tally; /* <memtally/tally.h> */
+struct mt_tally;    /* <memtally/tally.h> */
 
 #define MT_DRIVE_WORDS_BYTES 4096
 #define MT_DRIVE_SAID_BYTES  65536

@@ -18,7 +18,7 @@
 #include "drive/rehearsed.h"
 
 struct mt_estimate; /* <memtally/predict.h> */
-struct mt_tally; /* <memtally/tally.h> */
+struct mt_tally;    /* <memtally/tally.h> */
 
 enum cli_format {
     CLI_FORMAT_TABLE,

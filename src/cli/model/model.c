@@ -46,8 +46,8 @@ static int find_in_ollama(const char *name, char path[PATH_MAX], struct mt_error
         if (i == 0)
             snprintf(first, sizeof first, "%.200s", path);
     }
-    return mt_fail(error, MT_ENOTFOUND, MT_NO_OFFSET,
-                   "Ollama has no model %.100s: there is no %s", name, first);
+    return mt_fail(error, MT_ENOTFOUND, MT_NO_OFFSET, "Ollama has no model %.100s: there is no %s",
+                   name, first);
 }
 
 static int open_ollama(const char *name, struct mt_model **model, struct mt_error *error)
@@ -93,7 +93,8 @@ static int is_path(const char *from)
            find_in_ollama(from, manifest, NULL) < 0;
 }
 
-/* Opens the file that FROM names, seen from the Modelfile. Returns 1 where there is none, and *why. */
+/* Opens the file that FROM names, seen from the Modelfile. Returns 1 where there is none, and *why.
+ */
 static int open_beside(const char *path, const char *from, struct mt_model **model, int *why,
                        struct mt_error *error)
 {

@@ -10,9 +10,9 @@
 
 #include "pretend/cuda/abi/driver_base.h"
 
-struct mt_account; /* both of "rehearse/account.h" */
+struct mt_account; /* all of "rehearse/account.h" */
 struct mt_account_cuda;
-struct mt_gpu_spec; /* "gpu/spec.h" */
+struct mt_gpu_spec;
 
 /* Notes once per process that a function was called which does not exist here, and returns `code`.
  * `told` is the caller's, zero at the start. */

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 
 #include "blas.h"
-#include "gpu/spec.h"
 #include "pretend/cuda/library_take.h"
+#include "rehearse/account.h"
 
 int cublasCreate_v2(struct blas_handle **handle);
 int cublasDestroy_v2(struct blas_handle *handle);

@@ -5,9 +5,9 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "gpu/spec.h"
 #include "nccl.h"
 #include "pretend/cuda/library_take.h"
+#include "rehearse/account.h"
 
 CUresult cuCtxSetCurrent(CUcontext context);
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device);
