@@ -66,6 +66,16 @@ def test_long_functions_are_found():
     assert_found("lengths", {**usual, "src/base/a.h": "\n" * 801}, "801 lines")
 
 
+def test_numbers_without_a_name_are_found():
+    table = "static const struct band bands[] = {\n    %s\n};\n"
+    assert_found("tables", {"src/base/a.c": table % "{1, 2}, {3, 4},"}, "src/base/a.c:2: numbers beside each other")
+    assert_found("tables", {"src/base/a.c": table % '{"a", -1, 0x2u},'}, "numbers beside each other")
+    assert_clean("tables", {"src/base/a.c": table % '{"a", 1, .high = 2}, {"1, 2", 3},'})
+    assert_clean("tables", {"src/base/a.c": table % "/* low, high */\n    {1, 2},"})
+    assert_found("tables", {"src/base/a.c": "int f(void)\n{\n    return errno == 17;\n}\n"}, "src/base/a.c:3: errno == 17")
+    assert_clean("tables", {"src/base/a.c": "int f(void)\n{\n    return errno == EEXIST || errno != 0;\n}\n"})
+
+
 def test_badly_formatted_code_is_found():
     assert_clean("format", {f"{room}/a.c": "int a;\n" for room in ("include", "src", "tests", "examples", "engines")})
     tree = {f"{room}/a.c": "int a;\n" for room in ("include", "src", "tests", "examples", "engines")}

@@ -5,6 +5,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include <memtally/predict.h>
+
 #include "base/error.h"
 #include "flags.h"
 #include "graphs.h"

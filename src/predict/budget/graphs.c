@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <memtally/predict.h>
+
 #include "gpu/law.h"
 
 enum { SIZES_MAX = 600, STEPS_MIB = 42 /* of PyTorch's allocator */ };
