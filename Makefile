@@ -198,6 +198,9 @@ guard-stress: all ## a thousand programs that run out of memory under memtally g
 	@PYTHONPATH=tests/support MEMTALLY=build/src/cli/memtally EATER=build/tests/guard/eater \
 	    GUARD_TIMES=$(or $(GUARD_TIMES),1000) tests/guard/test_guard.py
 
+leak-live: all ## a leak found by the monitor and the guard with the clock as it is (20 minutes, idle)
+	LEAK_LIVE=1 meson test -C build --no-rebuild --verbose --timeout-multiplier 4 leaks
+
 wheel: setup ## the Python package as a wheel, into dist/ (auditwheel from PyPI makes it whole)
 	@meson setup build-install $(if $(wildcard build-install/build.ninja),--reconfigure) \
 	    --prefix "$(abspath $(PREFIX))" --buildtype release -Dtests=false $(MESON_FLAGS)

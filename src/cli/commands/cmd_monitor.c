@@ -14,6 +14,8 @@
 #include "cli/budget/needs.h"
 #include "cli/command.h"
 #include "cli/console.h"
+#include "cli/document/grown.h"
+#include "cli/grown.h"
 #include "cli/interrupt.h"
 #include "cli/shared_options.h"
 #include "emit/sparkline.h"
@@ -71,6 +73,8 @@ struct place {
     char name[PLACE_CHARS];
     struct mt_monitor *monitor;
     struct mt_monitor_snapshot seen;
+    int pid; /* of a program, else 0 */
+    size_t n_leaks;
 };
 
 struct view {
@@ -78,6 +82,8 @@ struct view {
     size_t n;
     struct mt_alarm *alarm; /* or NULL */
     struct mt_alarm_counts alarms;
+    struct cli_grown grown;
+    const struct mt_recording_growth *growth; /* that is new, or on a terminal shown */
     struct cli_terminal terminal;
     int json;
     uint64_t begin_ns;
@@ -121,6 +127,7 @@ static int open_places(struct view *view, const struct monitor_options *options,
     snprintf(name, sizeof name, "pid:%" PRIu64, options->pid);
     if (options->pid)
         status = add_place(view, name, error);
+    view->places[0].pid = (int)options->pid;
     for (size_t i = 0; status == 0 && i < options->devices.n; i++)
         status = add_place(view, options->devices.items[i], error);
     return status;
@@ -131,6 +138,7 @@ static void close_places(struct view *view)
     for (size_t i = 0; i < view->n; i++)
         mt_monitor_destroy(view->places[i].monitor);
     mt_alarm_close(view->alarm);
+    cli_grown_finish(&view->grown);
 }
 
 /* ---- lines ---- */
@@ -214,6 +222,32 @@ static void put_json(struct mt_strbuf *out, const struct view *view, const struc
     mt_strbuf_puts(out, "}\n");
 }
 
+/* ---- what grew ---- */
+
+/* A leak of a program that is recorded is asked for as it begins. The answer comes at a later look.
+ */
+static void follow_leak(struct view *view, struct place *place)
+{
+    struct mt_monitor_stats stats;
+    mt_monitor_stats_read(place->monitor, &stats);
+    if (stats.n_leaks > place->n_leaks)
+        cli_grown_ask(&view->grown, place->pid,
+                      stats.growth.leak == MT_LEAK_FAST ? CLI_GROWN_FAST_NS : CLI_GROWN_SLOW_NS);
+    place->n_leaks = stats.n_leaks;
+}
+
+static void put_growth(struct mt_strbuf *out, struct view *view)
+{
+    if (!view->growth)
+        return;
+    view->n_drawn = 0; /* it stays where it is, and places are drawn anew below it */
+    if (view->json)
+        cli_document_grown_json(view->growth, view->places[0].name, out);
+    else
+        cli_document_grown(view->growth, out);
+    view->growth = NULL;
+}
+
 /* ---- the live view ---- */
 
 static void put_curve(struct mt_strbuf *out, const struct view *view, const struct place *place)
@@ -261,6 +295,10 @@ static int look(struct view *view, struct mt_error *error)
         status = mt_monitor_record(view->places[i].monitor, &view->places[i].seen, error);
     if (status == 0 && view->begin_ns == 0)
         view->begin_ns = view->places[0].seen.time_ns;
+    if (status == 0 && view->places[0].pid)
+        follow_leak(view, &view->places[0]);
+    if (!view->growth)
+        view->growth = cli_grown_take(&view->grown, 0);
     return status;
 }
 
@@ -274,6 +312,7 @@ static int show(struct view *view)
         for (size_t i = 0; i < view->n; i++)
             view->json ? put_json(&out, view, &view->places[i])
                        : put_line(&out, view, &view->places[i]);
+    put_growth(&out, view);
     int code = cli_print(&out);
     mt_strbuf_finish(&out);
     return code;
@@ -356,7 +395,9 @@ static const char *const description[] = {
     "are: on a terminal a line for each that is drawn again, with a curve of the last looks; "
     "elsewhere a line for each place and look, or with --json an object.",
     "Pressure is low, moderate, high or critical: from 60, 80 and 90 % of a place on. Once it has "
-    "looked for eight minutes, memtally says what leaks, and when the place will be full.",
+    "looked for eight minutes, memtally says what leaks, and when the place will be full; of what "
+    "grows by more than a fifth after five. If the program of --pid is recorded (memtally run), "
+    "memtally says which categories and which call stacks grew.",
     NULL,
 };
 
