@@ -156,14 +156,24 @@ static void fill(struct painter *painter, uint64_t low, uint64_t high, size_t in
     }
 }
 
+static int is_plain(const struct mt_vma *vma)
+{
+    return vma->kind == MT_VMA_ANONYMOUS && !*vma->name && !vma->shared;
+}
+
+static int is_barred(const struct mt_vma *vma)
+{
+    return is_plain(vma) && !vma->readable && !vma->writable && !vma->executable;
+}
+
 /* Paints [low, high) but for what the kernel shows to be a file there: anonymous memory whose end
- * went unseen does not hold what was mapped in its place. */
+ * went unseen does not hold what was mapped in its place. What nobody may touch is reserved only. */
 static void put_memory(struct painter *painter, uint64_t low, uint64_t high, size_t index)
 {
     const struct mt_vma *end = painter->maps.vmas + painter->maps.n;
     for (const struct mt_vma *vma = mt_maps_at_or_after(&painter->maps, low);
          vma < end && vma->start < high; vma++) {
-        if (vma->kind != MT_VMA_FILE)
+        if (vma->kind != MT_VMA_FILE && !is_barred(vma))
             continue;
         if (vma->start > low)
             put(painter, low, vma->start, index);
@@ -196,16 +206,6 @@ static void paint_first_maps(struct painter *painter)
         if (vma->kind == MT_VMA_ANONYMOUS)
             paint_anonymous(painter, vma->start, vma->end, index);
     }
-}
-
-static int is_plain(const struct mt_vma *vma)
-{
-    return vma->kind == MT_VMA_ANONYMOUS && !*vma->name && !vma->shared;
-}
-
-static int is_barred(const struct mt_vma *vma)
-{
-    return is_plain(vma) && !vma->readable && !vma->writable && !vma->executable;
 }
 
 /* An arena of a thread: glibc reserves ARENA_BYTES at a multiple of them and opens as much as it
@@ -283,8 +283,7 @@ static size_t claim_of_mapping(struct painter *painter, const struct mt_live *li
         return 0; /* the kernel's name for it says more */
     if (live->flags & MT_MAPPED_ALLOCATOR)
         return painter->heap;
-    return unknown_size(
-        painter, claim(painter, MT_CATEGORY_RUNTIME, MT_PROVENANCE_EXACT, "anonymous mappings"));
+    return claim(painter, MT_CATEGORY_RUNTIME, MT_PROVENANCE_EXACT, "anonymous mappings");
 }
 
 static void paint_mappings(struct painter *painter)
