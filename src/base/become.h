@@ -10,8 +10,8 @@
  * It may call only what a child of a process with threads may: nothing that allocates. */
 typedef int mt_become_fn(void *context);
 
-/* Starts a child and waits until the child has become another program or has failed to. Returns the child's
- * pid, or -errno: then no child is left. */
+/* Starts a child and waits until the child has become another program or has failed to. Returns the
+ * child's pid, or -errno: then no child is left. */
 pid_t mt_become(mt_become_fn *become, void *context);
 
 #endif

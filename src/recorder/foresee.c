@@ -43,8 +43,8 @@ static int touch_ends(struct dl_phdr_info *module, size_t size, void *context)
     return 0;
 }
 
-/* What exit() calls when it has called all others: stdio is flushed, which is not ours to look up by
- * a name of its own, and the process ends. */
+/* What exit() calls when it has called all others: stdio is flushed, which is not ours to look up
+ * by a name of its own, and the process ends. */
 extern int _IO_flush_all(void) __attribute__((weak)); /* NOLINT */
 
 void foresee_end(void)

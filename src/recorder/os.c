@@ -212,9 +212,9 @@ int await_turn(uint32_t *word)
             return 0;
         uint32_t held = __atomic_load_n(word, __ATOMIC_RELAXED);
         uint32_t waited = held | LOCK_WAITED;
-        if (held && (held == waited ||
-                     __atomic_compare_exchange_n(word, &held, waited, 0, __ATOMIC_RELAXED,
-                                                 __ATOMIC_RELAXED)))
+        if (held &&
+            (held == waited || __atomic_compare_exchange_n(word, &held, waited, 0, __ATOMIC_RELAXED,
+                                                           __ATOMIC_RELAXED)))
             MT_SYS4(SYS_futex, word, FUTEX_WAIT_PRIVATE, waited, &most);
     }
     return 0;

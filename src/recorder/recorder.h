@@ -103,7 +103,7 @@ enum process_state { PROCESS_NEW, PROCESS_STARTING, PROCESS_RECORDS, PROCESS_GAV
 struct process {
     uint32_t alive; /* enum process_state */
     uint32_t next_stream;
-    uint32_t picture_busy; /* whose turn it is, by its thread number; also guards `scratch` */
+    uint32_t picture_busy;  /* whose turn it is, by its thread number; also guards `scratch` */
     uint32_t turn_is_stuck; /* it was waited for in vain, and not taken since */
     uint32_t ended;
     uint32_t leftover_busy;

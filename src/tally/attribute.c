@@ -167,7 +167,8 @@ static int is_barred(const struct mt_vma *vma)
 }
 
 /* Paints [low, high) but for what the kernel shows to be a file there: anonymous memory whose end
- * went unseen does not hold what was mapped in its place. What nobody may touch is reserved only. */
+ * went unseen does not hold what was mapped in its place. What nobody may touch is reserved only.
+ */
 static void put_memory(struct painter *painter, uint64_t low, uint64_t high, size_t index)
 {
     const struct mt_vma *end = painter->maps.vmas + painter->maps.n;

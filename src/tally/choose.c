@@ -145,8 +145,7 @@ static void find_plateau(const struct mt_recording *recording, struct plateau *p
         raise(plateau, &peaks->stretches[i].resident);
     for (size_t i = 0; i < recording->n_images; i++)
         for (size_t j = 0; j < recording->images[i].n_pictures; j++) {
-            const struct mt_instant seen =
-                instant_of_picture(&recording->images[i].pictures[j]);
+            const struct mt_instant seen = instant_of_picture(&recording->images[i].pictures[j]);
             raise(plateau, &seen);
         }
     plateau->slack_bytes = MT_ABOUT_THE_SAME(plateau->most_bytes);

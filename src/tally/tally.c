@@ -59,8 +59,8 @@ static const char *const reasons[] = {"the recorder was not loaded",
                                       "it ran before memtally attached",
                                       "its mappings are open to its own user and to root only"};
 
-#define N_REASONS       (sizeof reasons / sizeof *reasons)
-#define TORCH_NOTES_MAX 32u
+#define N_REASONS         (sizeof reasons / sizeof *reasons)
+#define TORCH_NOTES_MAX   32u
 #define MUCH_UNSEEN_BYTES ((uint64_t)1 << 20)
 
 static void add_bytes(uint64_t *sum, uint64_t bytes)
@@ -438,7 +438,8 @@ static int add_unseen_mappings_note(struct work *work, struct mt_tally *tally)
     if (work->unseen < MUCH_UNSEEN_BYTES)
         return 0;
     snprintf(text, sizeof text,
-             "%" PRIu64 " MiB that are unattributed lie in mappings for which no call was seen: the "
+             "%" PRIu64
+             " MiB that are unattributed lie in mappings for which no call was seen: the "
              "program asked the kernel past libc",
              work->unseen >> 20);
     return add_note(work, tally, text);
@@ -478,11 +479,12 @@ static int add_carried_notes(struct work *work, struct mt_tally *tally)
     char text[256];
     int result = 0;
     if (work->above) {
-        snprintf(text, sizeof text,
-                 "of moments that stand as high as the peak the one is shown where most of the heap "
-                 "was in use; at the highest %" PRIu64 " KiB more were resident, which are "
-                 "unattributed",
-                 (work->above + 1023) / 1024);
+        snprintf(
+            text, sizeof text,
+            "of moments that stand as high as the peak the one is shown where most of the heap "
+            "was in use; at the highest %" PRIu64 " KiB more were resident, which are "
+            "unattributed",
+            (work->above + 1023) / 1024);
         result = add_note(work, tally, text);
     }
     if (work->carried && result == 0) {

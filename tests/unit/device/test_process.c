@@ -189,12 +189,13 @@ static void test_a_machine_without_proc_cannot_list_its_processes(void **state)
 }
 
 /* Two threads have a child each, and one of these a child of its own, of which nothing is known. */
-static const char family[] = "=== /proc/7/task/\n7\n9\n=== /proc/8/task/\n8\n"
-                             "=== /proc/7/task/7/children\n8 11 \n=== /proc/7/task/9/children\n10 \n"
-                             "=== /proc/8/task/8/children\n7 8 \n"
-                             "=== /proc/7/stat\n7 (a) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 5 0\n"
-                             "=== /proc/8/stat\n8 (b) S 7 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 6 0\n"
-                             "=== /proc/10/stat\n10 (c) S 7 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 7 0\n";
+static const char family[] =
+    "=== /proc/7/task/\n7\n9\n=== /proc/8/task/\n8\n"
+    "=== /proc/7/task/7/children\n8 11 \n=== /proc/7/task/9/children\n10 \n"
+    "=== /proc/8/task/8/children\n7 8 \n"
+    "=== /proc/7/stat\n7 (a) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 5 0\n"
+    "=== /proc/8/stat\n8 (b) S 7 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 6 0\n"
+    "=== /proc/10/stat\n10 (c) S 7 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 7 0\n";
 
 static void test_children_of_all_threads_are_descendants_and_nobody_twice(void **state)
 {
@@ -250,9 +251,9 @@ static void test_a_real_child_is_found_with_its_start_and_its_memory(void **stat
     mt_host_os_init(&os);
     struct mt_process_list list = {0};
     for (int by_children = 0; by_children < 2; by_children++) {
-        assert_int_equal((by_children ? mt_process_descendants
-                                      : mt_process_tree)(&os, getpid(), &list, NULL),
-                         0);
+        assert_int_equal(
+            (by_children ? mt_process_descendants : mt_process_tree)(&os, getpid(), &list, NULL),
+            0);
         assert_int_equal(list.n, 2);
         assert_int_equal(list.items[0].pid, getpid());
         assert_int_equal(list.items[1].pid, child);

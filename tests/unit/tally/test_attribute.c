@@ -559,8 +559,8 @@ static void test_what_libc_maps_unseen_is_told_by_its_shape(void **state)
     mt_tally_destroy(one.tally);
 }
 
-/* Of a mapping of four pages one was touched, and the last may not be. The library's second page was
- * written to, so that no file is behind it any more. */
+/* Of a mapping of four pages one was touched, and the last may not be. The library's second page
+ * was written to, so that no file is behind it any more. */
 static void test_untouched_parts_and_written_pages_of_files_have_their_rows(void **state)
 {
     (void)state;
