@@ -699,13 +699,23 @@ static uint64_t add_unplaced(struct painter *painter)
     return carried->first_bytes + carried->small_bytes + carried->beyond_bytes;
 }
 
+/* The process runs on while a picture is taken from outside: the kernel's own sum behind it tells.
+ */
+static int is_of_one_instant(const struct painter *painter, const struct mt_attribution *made)
+{
+    return painter->subject->carried->picture.reason != MT_PICTURE_OUTSIDE ||
+           made->rollup_bytes == made->total_resident_bytes;
+}
+
 /* What follows from events is no surer than that. Without a picture nobody saw the pages of files:
  * that they are mapped says nothing. */
-static void lower_provenance(struct painter *painter)
+static void lower_provenance(struct painter *painter, int is_consistent)
 {
     int is_pictured = painter->subject->carried->picture.text[MT_TEXT_MAPS].data != NULL;
     for (size_t i = 1; i < painter->claims->n; i++) {
         struct mt_claim *claim = claim_at(painter, i);
+        if (claim->provenance == MT_PROVENANCE_EXACT && !is_consistent)
+            claim->provenance = MT_PROVENANCE_MEASURED;
         if (claim->is_carried && claim->provenance < MT_PROVENANCE_INFERRED)
             claim->provenance = MT_PROVENANCE_INFERRED;
         claim->allocated_unknown |= !is_pictured && claim->provenance == MT_PROVENANCE_MEASURED;
@@ -742,8 +752,8 @@ static void count(struct painter *painter, struct mt_shared_pages *seen,
         attribution->total_resident_bytes = carried->bytes;
     }
     attribution->unseen_bytes = painter->unseen_bytes;
-    lower_provenance(painter);
     read_rollup(carried, attribution);
+    lower_provenance(painter, is_of_one_instant(painter, attribution));
 }
 
 /* The mappings of the picture, or without one those from before the first event. */
