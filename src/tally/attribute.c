@@ -166,9 +166,8 @@ static int is_barred(const struct mt_vma *vma)
     return is_plain(vma) && !vma->readable && !vma->writable && !vma->executable;
 }
 
-/* Paints [low, high) but for what the kernel shows to be a file there: anonymous memory whose end
- * went unseen does not hold what was mapped in its place. What nobody may touch is reserved only.
- */
+/* Paints [low, high) but for files, since anonymous memory whose end went unseen does not hold what
+ * was mapped in its place, and for what nobody may touch: that is reserved only. */
 static void put_memory(struct painter *painter, uint64_t low, uint64_t high, size_t index)
 {
     const struct mt_vma *end = painter->maps.vmas + painter->maps.n;
@@ -699,8 +698,7 @@ static uint64_t add_unplaced(struct painter *painter)
     return carried->first_bytes + carried->small_bytes + carried->beyond_bytes;
 }
 
-/* The process runs on while a picture is taken from outside: the kernel's own sum behind it tells.
- */
+/* A process runs on while it is pictured from outside: the kernel's own sum behind it tells. */
 static int is_of_one_instant(const struct painter *painter, const struct mt_attribution *made)
 {
     return painter->subject->carried->picture.reason != MT_PICTURE_OUTSIDE ||
