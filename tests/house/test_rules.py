@@ -180,6 +180,18 @@ def test_what_a_public_header_hands_out_without_a_way_back_is_found():
     assert_found("interface", header("struct a {\n    uint64_t held; /* bytes */\n};"), "held counts bytes")
 
 
+def test_the_interface_is_called_unstable_as_long_as_it_is():
+    def tree(version, soname, words):
+        return {"meson.build": f"project('memtally', 'c',\n  version: '{version}')\nmemtally_shared = shared_library('memtally',\n  soversion: '{soname}')\n",
+                "include/memtally/memtally.h": f"/* The interface is {words}. */\n"}
+
+    assert_clean("interface", tree("0.2.0", 0, "*unstable*"))
+    assert_clean("interface", tree("1.0.0", 1, "stable"))
+    assert_found("interface", tree("0.2.0", 1, "*unstable*"), "the library's soname is 0 until version 1.0.0")
+    assert_found("interface", tree("0.2.0", 0, "stable"), "the interface is called *unstable* until version 1.0.0")
+    assert_found("interface", tree("1.0.0", 0, "*unstable*"), "the library's soname is 0 until version 1.0.0, and no longer")
+
+
 def test_a_recipe_that_does_not_apply_is_found():
     change = "## A\n```diff src/base/a.c\n a\n+b\n```\n"
     tools = {}

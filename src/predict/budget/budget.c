@@ -12,6 +12,8 @@
 #include "graphs.h"
 #include "model/families.h"
 
+#define STEPS_MIB 42 /* of PyTorch's allocator */
+
 struct sums {
     uint64_t bytes;
     uint64_t low;
@@ -22,6 +24,22 @@ void mt_budget_add(struct mt_budget_rank *rank, struct mt_budget_part part)
 {
     if (rank->n_parts < MT_BUDGET_PARTS_MAX)
         rank->parts[rank->n_parts++] = part;
+}
+
+int mt_budget_graphs_part(const struct mt_predict_input *in, const struct mt_torch_stage *stage,
+                          struct mt_budget_part *part)
+{
+    struct mt_estimate_graphs graphs;
+    mt_budget_graphs(in, &graphs);
+    if (!graphs.present)
+        return 0;
+    mt_budget_weigh_graphs(in, stage, &graphs);
+    uint64_t sure = mt_add(graphs.pool_bytes, graphs.driver_bytes);
+    uint64_t wide = mt_add(mt_scale(graphs.driver_bytes, 2), mt_scale(graphs.static_bytes, 3));
+    part->bytes = mt_add(sure, graphs.static_bytes);
+    part->low = mt_scale(sure, 0.5);
+    part->high = mt_add(mt_add(mt_scale(graphs.pool_bytes, 1.5), wide), STEPS_MIB * MT_MIB);
+    return 1;
 }
 
 uint64_t mt_budget_smallest_device(const struct mt_predict_settings *settings)
