@@ -264,7 +264,8 @@ static void print_slower(const _Atomic uint64_t *ns, int rounds, const char *of)
     compare(ns, rounds, slower);
     printf("slower while watched, by %s: median %.2f %% of %d pairs, the middle half from %.2f to "
            "%.2f %%\n",
-           of, slower[rounds / 2], rounds, slower[rounds / 4], slower[rounds - 1 - rounds / 4]);
+           of, (slower[rounds / 2] + slower[(rounds - 1) / 2]) / 2, rounds, slower[rounds / 4],
+           slower[rounds - 1 - rounds / 4]);
 }
 
 static void print_waits(int rounds, const char *of)
