@@ -194,7 +194,9 @@ static void close_run(struct picture *picture)
 {
     if (!picture->open_run.n_pages)
         return;
-    if (picture->request->counts_shared && !(picture->open_run.flags & MT_RUN_FILE))
+    const struct mt_picture_request *request = picture->request;
+    if (request->counts_shared && !request->shares_nothing &&
+        !(picture->open_run.flags & MT_RUN_FILE))
         count_shared(picture);
     picture->runs[picture->n_runs++] = picture->open_run;
     picture->open_run.n_pages = 0;

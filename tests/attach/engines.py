@@ -11,6 +11,7 @@ server in a container of Podman, which has a network of its own.
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -50,6 +51,9 @@ for pid in $server $(cat /proc/${server%% *}/task/*/children); do
     done
 done
 "$MEMTALLY" attach $server
+cp "$MEMTALLY" "$FOLDER/memtally"
+chmod 755 "$FOLDER"
+setpriv --reuid 12345 --regid 12345 --clear-groups env -i PATH="$PATH" TMPDIR=/tmp "$FOLDER/memtally" attach --json $server >"$FOLDER/stranger"
 kill -INT $server
 wait $run
 """
@@ -99,6 +103,12 @@ def beside():
                     break
             with open(f"{folder}/attached-{name}", "w", encoding="utf-8") as file:
                 file.write(done.stdout)
+        shutil.copy(memtally, f"{folder}/memtally")
+        os.chmod(folder, 0o755)
+        done = subprocess.run(["setpriv", "--reuid", "12345", "--regid", "12345", "--clear-groups", f"{folder}/memtally", "attach", "--json", str(server)],
+                              env={"PATH": os.environ["PATH"], "TMPDIR": "/tmp"}, cwd="/", capture_output=True, text=True, check=True)
+        with open(f"{folder}/stranger", "w", encoding="utf-8") as file:
+            file.write(done.stdout)
         os.kill(server, signal.SIGINT)
         machine.call("wait", "server", check=False)
     finally:
@@ -124,6 +134,19 @@ def rows(document):
     return sums
 
 
+def judge_stranger(name, folder):
+    """Who has no rights sees sizes: what they are for is unknown, and that is said."""
+    with open(os.path.join(folder, "stranger"), encoding="utf-8") as file:
+        document = json.load(file)
+    told = {row["category"]: row["resident_bytes"] for place in document["places"] for row in place["rows"]}
+    sums = [sum(row["resident_bytes"] or 0 for row in place["rows"]) + place["unattributed_bytes"] == place["total_resident_bytes"]
+            for place in document["places"]]
+    is_fine = all(sums) and not told.get("weights") and not told.get("kv_cache") and \
+        any("open to its own user" in note for note in document["notes"])
+    print(f"{'ok' if is_fine else 'not ok'}  {name}  seen by a user without rights: {told}", flush=True)
+    return not is_fine
+
+
 def attach_to(memtally, name, python, folder, program):
     """`program` runs in the rehearsal."""
     model = os.path.join(folder, "model")
@@ -139,7 +162,7 @@ def attach_to(memtally, name, python, folder, program):
     report = subprocess.run([memtally, "report", "--json", os.path.join(folder, "recording")], capture_output=True,
                             check=True)
     inside = rows(json.loads(report.stdout))
-    failed = n_seen = 0
+    failed, n_seen = judge_stranger(name, folder), 0
     for file_name in sorted(os.listdir(folder)):
         if not file_name.startswith("attached-"):
             continue
