@@ -19,7 +19,7 @@ struct cell {
     uint64_t state;
 };
 
-enum part { CONTEXT, WEIGHTS, ENCODERS, ACTIVATIONS, GRAPHS };
+enum part { CONTEXT, WEIGHTS, ENCODERS, ACTIVATIONS, GRAPHS, COMMUNICATORS };
 
 struct rank {
     struct mt_budget_rank budget; /* first */
@@ -180,6 +180,18 @@ static uint64_t activation_bytes(const struct mt_predict_input *in,
     return forward.bytes > 2 * logits ? forward.bytes : 2 * logits;
 }
 
+/* Of ranks that add up what each has; made before the engine looks at what is free. */
+static struct mt_budget_part communicators_of(const struct mt_predict_input *in)
+{
+    struct mt_budget_part part = {.stand = MT_BUDGET_BEFORE};
+    if (in->settings->tensor_parallel < 2)
+        return part;
+    part.bytes = mt_engine_number(in->engine, "communicators", 0);
+    part.low = mt_engine_number(in->engine, "communicators.low", part.bytes);
+    part.high = mt_engine_number(in->engine, "communicators.high", part.bytes);
+    return part;
+}
+
 static void make_rank(const struct mt_predict_input *in, struct mt_budget_rank *rank)
 {
     const struct mt_torch_weights *w = &rank->weights;
@@ -197,6 +209,7 @@ static void make_rank(const struct mt_predict_input *in, struct mt_budget_rank *
     mt_budget_add(rank, (struct mt_budget_part){MT_BUDGET_BESIDE, activations, activations / 2,
                                                 mt_mul(activations, 2)});
     mt_budget_add(rank, graphs);
+    mt_budget_add(rank, communicators_of(in));
     ((struct rank *)rank)->cell = make_cell(in, &rank->stage);
     ((struct rank *)rank)->rope_bytes = rope;
 }
@@ -274,6 +287,9 @@ static void write_rank(const struct mt_predict_input *in, const struct mt_budget
     write_bounded(sheet, rank, ACTIVATIONS, MT_CATEGORY_ACTIVATIONS, "a chunk's forward pass",
                   "reserve.token");
     write_bounded(sheet, rank, GRAPHS, MT_CATEGORY_GRAPHS, "CUDA graphs", "reserve.graph");
+    if (in->settings->tensor_parallel > 1)
+        write_bounded(sheet, rank, COMMUNICATORS, MT_CATEGORY_COMMUNICATION, "communicators",
+                      "communicators");
     mt_driver_write_torch(in, rank->device, sheet);
 }
 

@@ -19,6 +19,7 @@ import tempfile
 
 from bare_configs import asked
 from profiles import CONFIG
+from run_graphs import DRAFT
 
 PROGRAM = pathlib.Path(__file__).resolve().parent / "run_graphs.py"
 # Of bars of progress that have come to their end: what stands before the numbers, and how many graphs there are.
@@ -66,8 +67,10 @@ def wrong(run, log):
     if sizes is None or captured not in (sorted(sizes), rounded(sizes, drafts)):
         problems.append(f"sizes of {kind} are {captured}, {sizes} by the log")
     lengths = {graph["draft"] for graph in run["graphs"] if graph["kind"] == "FULL"}
-    if drafts is not None and drafts not in lengths and drafts - 1 not in lengths:
-        problems.append(f"drafts of {sorted(lengths)}, {drafts} by the log")
+    told = "by the log" if drafts is not None else "were asked for"
+    drafts = DRAFT if drafts is None else drafts
+    if not {drafts, drafts - 1} & lengths:
+        problems.append(f"drafts of {sorted(lengths, key=str)}, {drafts} {told}")
     return problems
 
 
