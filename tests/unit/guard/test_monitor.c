@@ -107,23 +107,6 @@ static void test_the_history_keeps_the_newest_and_the_peak_stays(void **state)
     assert_int_equal(n_closed, 1);
 }
 
-static void test_the_wait_is_as_long_as_the_next_level_is_away(void **state)
-{
-    struct mt_monitor *monitor = monitor_with(NULL);
-    (void)state;
-    assert_int_equal(mt_monitor_wait_ns(monitor, 10 * MS, 9000 * MS), 10 * MS);
-    pressure_at(monitor, 44); /* 16 GiB below where moderate begins: 2.1 s at 8 GB a second */
-    assert_int_equal(mt_monitor_wait_ns(monitor, 10 * MS, 9000 * MS) / MS, 2147);
-    assert_int_equal(mt_monitor_wait_ns(monitor, 10 * MS, 1000 * MS), 1000 * MS);
-    pressure_at(monitor, 72); /* 8 GiB below high */
-    assert_int_equal(mt_monitor_wait_ns(monitor, 10 * MS, 9000 * MS) / MS, 1073);
-    pressure_at(monitor, 95);
-    assert_int_equal(mt_monitor_wait_ns(monitor, 10 * MS, 9000 * MS), 10 * MS);
-    pressure_at(monitor, 79); /* high goes on until 78 % */
-    assert_int_equal(mt_monitor_wait_ns(monitor, 10 * MS, 900 * MS), 900 * MS);
-    mt_monitor_destroy(monitor);
-}
-
 static enum mt_pressure told[16];
 static size_t n_told;
 
@@ -798,7 +781,6 @@ int main(void)
         cmocka_unit_test(test_recording_cleans_up_above_its_threshold),
         cmocka_unit_test(test_a_callback_that_hangs_keeps_nobody),
         cmocka_unit_test(test_a_callback_may_end_its_thread),
-        cmocka_unit_test(test_the_wait_is_as_long_as_the_next_level_is_away),
         cmocka_unit_test(test_nobody_cleans_up_twice_at_once),
         cmocka_unit_test(test_eight_threads_share_a_monitor),
         cmocka_unit_test(test_ten_thousand_threads_register),
