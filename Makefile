@@ -197,6 +197,8 @@ containers: all ## attach and profile in containers of a real Podman, Docker and
 guard-stress: all ## a thousand programs that run out of memory under memtally guard (some minutes); GUARD_TIMES=1000
 	@PYTHONPATH=tests/support MEMTALLY=build/src/cli/memtally EATER=build/tests/guard/eater \
 	    GUARD_TIMES=$(or $(GUARD_TIMES),1000) tests/guard/test_guard.py
+	@PYTHONPATH=tests/support MEMTALLY=build/src/cli/memtally FAKE_NVML=build/tests/budget \
+	    GUARD_TIMES=$(or $(GUARD_DEVICE_TIMES),100) tests/budget/test_guard_device.py
 
 leak-live: all ## a leak found by the monitor and the guard with the clock as it is (20 minutes, idle)
 	LEAK_LIVE=1 meson test -C build --no-rebuild --verbose --timeout-multiplier 4 leaks

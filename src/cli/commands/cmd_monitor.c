@@ -31,6 +31,7 @@ struct monitor_options {
     struct cli_texts devices;
     uint64_t pid;
     const char *interval;
+    const char *up_to;
     uint64_t count;
     int json;
 };
@@ -54,6 +55,12 @@ static const struct cli_option monitor_cli_options[] = {
      .offset = AT(interval),
      .help = "from one look to the next, 1ms at least; sooner where the kernel says that memory is "
              "short"},
+    {.name = "up-to",
+     .kind = CLI_TEXT,
+     .argument = "TIME",
+     .offset = AT(up_to),
+     .help = "wait up to so long where no place can come to the next level of pressure sooner; "
+             "without it memtally always waits for --interval"},
     {.name = "count",
      .letter = 'n',
      .kind = CLI_COUNT,
@@ -86,6 +93,8 @@ struct view {
     const struct mt_recording_growth *growth; /* that is new, or on a terminal shown */
     struct cli_terminal terminal;
     int json;
+    uint64_t least_ns; /* from one look to the next */
+    uint64_t most_ns;
     uint64_t begin_ns;
     size_t n_drawn; /* lines that are drawn over */
 };
@@ -326,8 +335,11 @@ static void sleep_ns(uint64_t ns)
 }
 
 /* Waits for the next look. A kernel that tells again and again is heard ten times a second. */
-static void wait_for_next(struct view *view, uint64_t interval_ns)
+static void wait_for_next(struct view *view)
 {
+    uint64_t interval_ns = view->most_ns;
+    for (size_t i = 0; i < view->n; i++)
+        interval_ns = mt_monitor_wait_ns(view->places[i].monitor, view->least_ns, interval_ns);
     uint64_t least_ns = interval_ns < MOST_STORM ? interval_ns : MOST_STORM;
     if (!view->alarm) {
         sleep_ns(interval_ns);
@@ -340,7 +352,7 @@ static void wait_for_next(struct view *view, uint64_t interval_ns)
     mt_alarm_read(view->alarm, &view->alarms);
 }
 
-static int run_view(struct view *view, const struct monitor_options *options, uint64_t interval_ns)
+static int run_view(struct view *view, const struct monitor_options *options)
 {
     const volatile sig_atomic_t *interrupted = cli_catch_signals();
     struct mt_error error;
@@ -355,10 +367,25 @@ static int run_view(struct view *view, const struct monitor_options *options, ui
             return code;
         if (n == options->count || *interrupted)
             return CLI_EXIT_OK;
-        wait_for_next(view, interval_ns);
+        wait_for_next(view);
         if (*interrupted)
             return CLI_EXIT_OK;
     }
+}
+
+static int read_times(const struct monitor_options *options, struct view *view)
+{
+    const char *up_to = options->up_to ? options->up_to : options->interval;
+    if (budget_parse_time(options->interval, &view->least_ns) < 0 || view->least_ns < 1000000) {
+        cli_complain("monitor: '%s' is no time of 1ms or more, as in --interval 100ms",
+                     options->interval);
+        return -1;
+    }
+    if (budget_parse_time(up_to, &view->most_ns) < 0 || view->most_ns < view->least_ns) {
+        cli_complain("monitor: '%s' is no time of at least the interval, as in --up-to 5s", up_to);
+        return -1;
+    }
+    return 0;
 }
 
 static int run_monitor(const struct cli_call *call)
@@ -366,14 +393,11 @@ static int run_monitor(const struct cli_call *call)
     const struct monitor_options *options = call->options;
     struct view *view = calloc(1, sizeof *view);
     struct mt_error error;
-    uint64_t interval_ns;
     if (!view) {
         cli_complain("monitor: no memory");
         return CLI_EXIT_NO;
     }
-    if (budget_parse_time(options->interval, &interval_ns) < 0 || interval_ns < 1000000) {
-        cli_complain("monitor: '%s' is no time of 1ms or more, as in --interval 100ms",
-                     options->interval);
+    if (read_times(options, view) < 0) {
         free(view);
         return CLI_EXIT_USAGE;
     }
@@ -383,7 +407,7 @@ static int run_monitor(const struct cli_call *call)
     if (code == CLI_EXIT_OK) {
         if (mt_alarm_open((int)options->pid, NULL, &view->alarm, NULL) == 0)
             mt_alarm_read(view->alarm, &view->alarms);
-        code = run_view(view, options, interval_ns);
+        code = run_view(view, options);
     }
     close_places(view);
     free(view);
@@ -403,6 +427,8 @@ static const char *const description[] = {
 
 static const struct cli_example examples[] = {
     {"memtally monitor", "The host and all devices, until Ctrl-C."},
+    {"memtally monitor --interval 10ms --up-to 1s --json",
+     "Ten milliseconds apart where memory is nearly short, and seldom elsewhere."},
     {"memtally monitor --pid 4711 --interval 100ms --json > memory.jsonl",
      "What a program has, ten times a second until it ends."},
     {0},
