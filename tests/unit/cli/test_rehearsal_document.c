@@ -303,6 +303,92 @@ static void test_twenty_lines_are_shown_and_the_rest_is_counted(void **state)
     mt_strbuf_finish(&text);
 }
 
+#define PHASE(NAME, DEVICE, BEGIN, PEAK, END)                                                      \
+    {                                                                                              \
+        .device = DEVICE, .name = NAME, .begin_ns = 2 * SECOND, .begin_bytes = BEGIN,              \
+        .peak_bytes = PEAK, .end_bytes = END                                                       \
+    }
+
+/* Of each name and device the most that one of them kept, and that one of them had over what was
+ * there when it began. */
+static void test_phases_of_a_name_are_one_line_for_each_device(void **state)
+{
+    const struct mt_rehearsal_phase phases[] = {
+        PHASE("load_model", 0, 10 * MIB, 40 * MIB, 30 * MIB),
+        PHASE("load_model", 0, 100 * MIB, 105 * MIB, 104 * MIB),
+        PHASE("load_model", 1, 0, 7 * MIB, 6 * MIB),
+        PHASE("profile", 0, 50 * MIB, 50 * MIB, 20 * MIB),
+    };
+    struct mt_rehearsed it = rehearsed();
+    (void)state;
+    it.phases = phases;
+    it.n_phases = 4;
+    struct mt_strbuf text = told(&it, cli_table_rehearsal_phases);
+    assert_int_equal(lines_with(&text, "load_model"), 2);
+    assert_int_equal(lines_with(&text, "load_model (2 times)"), 1);
+    assert_has(&text, "30.00 MiB"); /* 40 over 10 */
+    assert_has(&text, "20.00 MiB"); /* 30 over 10 */
+    assert_has(&text, "7.00 MiB");
+    assert_int_equal(lines_with(&text, "profile"), 1);
+    assert_int_equal(lines_with(&text, " 0 B"), 1); /* what is given back is nothing that is kept */
+    assert_has_not(&text, "PyTorch counts");
+    assert_has_not(&text, "more");
+    mt_strbuf_finish(&text);
+}
+
+static void test_what_pytorch_counts_is_told_to_the_byte(void **state)
+{
+    const struct mt_rehearsal_allocator allocators[] = {
+        {.pid = 4711,
+         .place = "gpu:0",
+         .max_allocated_bytes = 1234567891,
+         .max_reserved_bytes = GIB + 1},
+    };
+    const struct mt_rehearsal_figure figures[] = {
+        {.name = "weights", .value = 14.99, .unit = "GiB"},
+        {.name = "KV cache", .value = 1234567, .unit = "tokens"},
+    };
+    struct mt_rehearsed it = rehearsed();
+    (void)state;
+    it.allocators = allocators;
+    it.n_allocators = 1;
+    it.figures = figures;
+    it.n_figures = 2;
+    struct mt_strbuf text = told(&it, cli_table_rehearsal_phases);
+    assert_has(&text, "gpu:0, process 4711");
+    assert_has(&text, "1234567891 (1.15 GiB)");
+    assert_has(&text, "1073741825 (1.00 GiB)");
+    assert_has(&text, "weights 14.99 GiB\n");
+    assert_has(&text, "KV cache 1234567 tokens\n");
+    assert_int_equal(lines_with(&text, "engine said"), 1);
+    mt_strbuf_finish(&text);
+}
+
+static void test_phases_and_figures_past_the_24th_are_counted(void **state)
+{
+    static char names[30][16];
+    struct mt_rehearsal_phase phases[31] = {{0}};
+    struct mt_rehearsal_figure figures[25] = {{0}};
+    struct mt_rehearsed it = rehearsed();
+    (void)state;
+    for (unsigned i = 0; i < 31; i++) {
+        snprintf(names[i % 30], sizeof names[0], "phase-%02u", i % 30);
+        phases[i].name = names[i % 30];
+    }
+    for (size_t i = 0; i < 25; i++)
+        figures[i] = (struct mt_rehearsal_figure){.name = "figure", .unit = "GiB"};
+    it.phases = phases;
+    it.n_phases = 31;
+    it.figures = figures;
+    it.n_figures = 25;
+    struct mt_strbuf text = told(&it, cli_table_rehearsal_phases);
+    assert_int_equal(lines_with(&text, "phase-"), 24);
+    assert_has(&text, "phase-00 (2 times)");
+    assert_has(&text, "and 6 more phases; --json has them all");
+    assert_has(&text, "and 1 more figure; --json has them all");
+    mt_strbuf_finish(&text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -316,6 +402,9 @@ int main(void)
         cmocka_unit_test(test_what_is_small_is_one_sum),
         cmocka_unit_test(test_only_growth_that_stayed_and_refusals_are_shown),
         cmocka_unit_test(test_twenty_lines_are_shown_and_the_rest_is_counted),
+        cmocka_unit_test(test_phases_of_a_name_are_one_line_for_each_device),
+        cmocka_unit_test(test_what_pytorch_counts_is_told_to_the_byte),
+        cmocka_unit_test(test_phases_and_figures_past_the_24th_are_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
