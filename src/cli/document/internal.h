@@ -22,6 +22,9 @@ void cli_document_table(const struct cli_document *document, const struct cli_te
 /* The sections that LLM profilers write: memory_breakdown, model_info, gpu_info. */
 void cli_json_profiler_sections(const struct cli_document *document, struct mt_json *json);
 
+/* A call stack and what it has. */
+void cli_json_stack(const struct mt_stack_entry *entry, struct mt_json *json);
+
 /* What only an estimate has: settings as they were completed, verdict, terms, flags, pool. */
 void cli_json_estimate_settings(const struct mt_predict_settings *settings, struct mt_json *json);
 /* The same where only the machine is known, and not how a model is run on it. */

@@ -90,6 +90,13 @@ int mt_budget_graphs_part(const struct mt_predict_input *in, const struct mt_tor
 int mt_budget_complete_share(const struct mt_engine *engine, struct mt_predict_settings *settings,
                              struct mt_error *error);
 
+/* How many numbers the rotations of all positions are, which engines keep, once for each kind of
+ * layer that rotates differently. */
+uint64_t mt_budget_rotations(const struct mt_predict_input *in);
+
+/* Writes what they take. */
+void mt_budget_write_rotations(uint64_t bytes, int place, struct mt_sheet *sheet);
+
 /* The least memory of a device. */
 uint64_t mt_budget_smallest_device(const struct mt_predict_settings *settings);
 

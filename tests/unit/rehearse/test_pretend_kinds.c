@@ -198,7 +198,7 @@ static void read_four(const char *text, int64_t four[4])
                      4);
 }
 
-/* Dimension i of the tensor comes to stand at axis[i], as ggml permutes. */
+/* Dimension i of the tensor comes to stand at axis[i], as ggml's permutation has it. */
 static struct ggml_tensor permuted(struct ggml_tensor tensor, const char *axes)
 {
     int64_t axis[4];
