@@ -197,6 +197,11 @@ containers: all ## attach and profile in containers of a real Podman, Docker and
 guard-stress: all ## a thousand programs that run out of memory under memtally guard (some minutes); GUARD_TIMES=1000
 	@PYTHONPATH=tests/support MEMTALLY=build/src/cli/memtally EATER=build/tests/guard/eater \
 	    GUARD_TIMES=$(or $(GUARD_TIMES),1000) tests/guard/test_guard.py
+	@PYTHONPATH=tests/support MEMTALLY=build/src/cli/memtally FAKE_NVML=build/tests/budget \
+	    GUARD_TIMES=$(or $(GUARD_DEVICE_TIMES),100) tests/budget/test_guard_device.py
+
+leak-live: all ## a leak found by the monitor and the guard with the clock as it is (20 minutes, idle)
+	LEAK_LIVE=1 meson test -C build --no-rebuild --verbose --timeout-multiplier 4 leaks
 
 wheel: setup ## the Python package as a wheel, into dist/ (auditwheel from PyPI makes it whole)
 	@meson setup build-install $(if $(wildcard build-install/build.ninja),--reconfigure) \
@@ -213,8 +218,9 @@ test-python: all ## all tests of the Python package and of its plug-in of pytest
 test-wheel: ## the tests of the Python package from WHEEL, on this machine as it is, with no build; scripts/bare-wheel has others
 	@tests/python/installed "$(WHEEL)"
 
-viewers: all ## what others' viewers show of our documents: npm's speedscope in Chromium (2 MB to fetch)
+viewers: all ## our documents in others' viewers: npm's speedscope in Chromium, the declarations of PyPI's perfetto (4 MB to fetch)
 	@tests/viewers/speedscope.py build/src/cli/memtally
+	@tests/viewers/perfetto.py build/src/cli/memtally
 
 unharmed: all ## programs of the distribution with and without the recorder: nothing may differ; ROWS="redis node"
 	@tests/unharmed/run --install $(ROWS)

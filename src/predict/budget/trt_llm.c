@@ -3,6 +3,8 @@
  * activations and the buffers of runtime and decoder are there. */
 #include <inttypes.h>
 
+#include <memtally/predict.h>
+
 #include "budget.h"
 #include "graphs.h"
 
