@@ -3,6 +3,9 @@
 #ifndef CLI_DOCUMENT_PARTS_H
 #define CLI_DOCUMENT_PARTS_H
 
+#include <memtally/predict.h>
+#include <memtally/tally.h>
+
 #include "document.h"
 #include "emit/json.h"
 #include "emit/text_table.h"
