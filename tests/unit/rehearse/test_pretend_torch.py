@@ -521,7 +521,7 @@ class Module:
 
 
 def holders(path):
-    fake = types.SimpleNamespace(Tensor=Tensor, **{name: type(name, (), {}) for name in ("dtype", "device", "Size")})
+    fake = types.SimpleNamespace(Tensor=Tensor)
     reader = allocator.History(trace.Trace(path), fake)
     return tensors.Holders(reader.trace, fake, reader)
 
