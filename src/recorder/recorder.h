@@ -147,6 +147,7 @@ struct interpreter {
     void *(*text)(const char *bytes, ssize_t length);
     void *(*number)(long value);
     long (*as_number)(void *object);
+    const char *(*bytes)(void *object);
     void *(*module)(void *definition, int version);
 };
 

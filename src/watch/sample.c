@@ -27,6 +27,7 @@
 #define FIRST_NS_PER_MIB   30000u
 #define PICTURE_BASE_NS    300000u
 #define TEXT_BYTES         8192
+#define ROLLUP_MOST_BYTES  ((uint64_t)256 << 20) /* which take Linux 4 ms at most */
 
 static void write_sample(struct mt_run *run, struct watched *process, uint64_t now_ns)
 {
@@ -122,6 +123,7 @@ static void take_picture(struct mt_run *run, struct watched *process)
         .reason = MT_PICTURE_OUTSIDE,
         .resident_bytes = process->resident_bytes,
         .shares_nothing = run->is_attached && !has_fork(run, process),
+        .counts_shared = run->is_attached && process->resident_bytes > ROLLUP_MOST_BYTES,
         .rest = rest,
         .scratch = run->scratch,
     };
