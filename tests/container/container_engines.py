@@ -249,6 +249,13 @@ class Docker(Engine):
             shutil.rmtree(self.folder, ignore_errors=True)
             raise tap.Skip(f"Docker's daemon cannot run here: {reason}")
 
+    def end_monitors(self):
+        """What the daemon mounts for the machine's own network stays."""
+        with open("/proc/self/mounts", encoding="utf-8") as file:
+            below = [line.split()[1] for line in file if line.split()[1].startswith(self.folder + "/")]
+        for path in reversed(below):
+            subprocess.run(["umount", path], check=False, stderr=subprocess.DEVNULL)
+
 
 class Containerd:
     """containerd and its own client, which names containers as it is told."""
