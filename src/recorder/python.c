@@ -17,12 +17,21 @@
 #include "recorder/real.h"
 #include "recorder/sys.h"
 
+#define HOOK(result, name, parameters)
+#define HOOK_GGML(result, name, parameters)
+#define HOOK_JUMP(name)
+#define HOOK_OWN(result, name, parameters) EXPORTED result name parameters;
+#include "recorder/hooks.def"
+
 #define NO_FIELD    UINT16_MAX
 #define OWNER_IS_C  3 /* and above: a frame without code that marks where C called */
 #define FRAME_LIMIT 4096
 
 /* Offsets, in bytes. From CPython's headers: pystate.h, pycore_frame.h, code.h, unicodeobject.h. */
 static const struct python_layout layouts[] = {
+    /* version, frame and cframe of a thread; of a frame: code, previous, instruction, owner,
+     * is_entry; of code: first line, name, file, lines, instructions; of a text: ASCII head, wide
+     * head */
     {310, 24, NO_FIELD, 32, 24, 96, NO_FIELD, NO_FIELD, {40, 112, 104, 120, NO_FIELD, 48, 72}},
     {311, 56, 8, 32, 48, 56, 69, 68, {72, 128, 112, 136, 184, 48, 72}},
     {312, 56, 0, 0, 8, 56, 70, NO_FIELD, {68, 128, 112, 136, 192, 40, 56}},
@@ -237,6 +246,7 @@ static int find_interpreter(void)
            find("PyUnicode_FromStringAndSize", &memtally_recorder.interpreter.text) &&
            find("PyLong_FromLong", &memtally_recorder.interpreter.number) &&
            find("PyLong_AsLong", &memtally_recorder.interpreter.as_number) &&
+           find("PyBytes_AsString", &memtally_recorder.interpreter.bytes) &&
            find("PyModule_Create2", &memtally_recorder.interpreter.module);
 }
 
@@ -345,11 +355,38 @@ static void *highest(void *self, void *asked)
         __atomic_exchange_n(&memtally_recorder.heap_peak_bytes, held, __ATOMIC_RELAXED));
 }
 
+/* What scope.h calls, for a helper that does so for each layer and token: an address, a length, a
+ * category and a name in bytes. */
+static void *tell(void (*hook)(const void *, size_t, int, const char *), void *const *asked,
+                  ssize_t n)
+{
+    const struct interpreter *python = &memtally_recorder.interpreter;
+    if (n == 4)
+        hook((const void *)python->as_number(asked[0]), (size_t)python->as_number(asked[1]),
+             (int)python->as_number(asked[2]), python->bytes(asked[3]));
+    return python->number(0);
+}
+
+static void *label(void *self, void *const *asked, ssize_t n)
+{
+    (void)self;
+    return tell(memtally_hook_label, asked, n);
+}
+
+static void *label_block(void *self, void *const *asked, ssize_t n)
+{
+    (void)self;
+    return tell(memtally_hook_label_block, asked, n);
+}
+
 /* As PyMethodDef and PyModuleDef are in every build with the interpreter's lock: Python's headers
  * are not needed to build the recorder. */
 struct method {
     const char *name;
-    void *(*call)(void *self, void *argument);
+    union {
+        void *(*with_one)(void *self, void *argument);
+        void *(*with_several)(void *self, void *const *arguments, ssize_t n);
+    } call;
     int flags;
     const char *doc;
 };
@@ -369,16 +406,19 @@ EXPORTED void *PyInit_memtally_frames(void);
 
 void *PyInit_memtally_frames(void)
 {
-    enum { ONE_ARGUMENT = 8, API_VERSION = 1013 };
-    static const struct method methods[] = {{"show", show, ONE_ARGUMENT, NULL},
-                                            {"start", start, ONE_ARGUMENT, NULL},
-                                            {"stop", stop, ONE_ARGUMENT, NULL},
-                                            {"count", count, ONE_ARGUMENT, NULL},
-                                            {"heap", heap, ONE_ARGUMENT, NULL},
-                                            {"highest", highest, ONE_ARGUMENT, NULL},
-                                            {"taken", taken, ONE_ARGUMENT, NULL},
-                                            {"leave_out", leave_out, ONE_ARGUMENT, NULL},
-                                            {0}};
+    enum { ONE_ARGUMENT = 8, SEVERAL_ARGUMENTS = 128, API_VERSION = 1013 };
+    static const struct method methods[] = {
+        {"show", {show}, ONE_ARGUMENT, NULL},
+        {"start", {start}, ONE_ARGUMENT, NULL},
+        {"stop", {stop}, ONE_ARGUMENT, NULL},
+        {"count", {count}, ONE_ARGUMENT, NULL},
+        {"heap", {heap}, ONE_ARGUMENT, NULL},
+        {"highest", {highest}, ONE_ARGUMENT, NULL},
+        {"taken", {taken}, ONE_ARGUMENT, NULL},
+        {"leave_out", {leave_out}, ONE_ARGUMENT, NULL},
+        {"label", {.with_several = label}, SEVERAL_ARGUMENTS, NULL},
+        {"label_block", {.with_several = label_block}, SEVERAL_ARGUMENTS, NULL},
+        {0}};
     static struct module_definition definition = {
         .references = 1, .name = "memtally_frames", .size = -1, .methods = methods};
     return find_interpreter() ? memtally_recorder.interpreter.module(&definition, API_VERSION)

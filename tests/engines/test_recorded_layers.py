@@ -90,6 +90,13 @@ def test_the_host_is_counted_by_the_recorder():
     assert row["forward_peak_device_bytes"] == 0, row
 
 
+def test_a_cache_counts_until_it_is_gone():
+    for device, place in (("cpu", "host"), ("cuda", "device")):
+        said, reports = run("watched_caches.py", device, "--layers")
+        rows = {row["module"]: row for row in reports["--layers"]}
+        assert rows["(model)"][f"cache_{place}_bytes"] == said["most"] > 0, (rows["(model)"], said)
+
+
 def test_the_program_is_told_the_same_and_its_graphs_and_copies_are():
     with_layers, _ = layers("cuda")
     without, _ = run("watched_layers.py", "cuda")

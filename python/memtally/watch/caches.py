@@ -10,12 +10,12 @@ import functools
 import re
 import weakref
 
-from . import hooks
+from . import cpu, hooks
 
 STATE = re.compile("conv|ssm|recurrent|state|rnn|linear|memory")
 KEYS_AND_VALUES = re.compile("key|value|kv")
 DEPTH = 6  # of what is within a cache
-PLAIN = {int, float, str, bool, type(None)}  # types of what holds no tensor
+WORDS = {"kv_cache": "cache", "recurrent_state": "state"}
 # What models without a class for it give back, as transformers.generation.utils.ALL_CACHE_NAMES.
 OUTPUTS = {"past_key_values": "kv_cache", "cache_params": "recurrent_state", "state": "recurrent_state", "mems": "kv_cache"}
 
@@ -30,14 +30,23 @@ def category_of(name):
     return "recurrent_state" if STATE.search(name) and not KEYS_AND_VALUES.search(name) else "kv_cache"
 
 
+@functools.lru_cache(maxsize=None)
+def mark_of(name):
+    """What the recorder is told of an attribute: category and name."""
+    category = category_of(name)
+    return cpu.CATEGORIES[category], cpu.encoded(WORDS[category])
+
+
 class Caches:
-    def __init__(self, trace, torch, tell, tell_anew):
+    def __init__(self, trace, torch, labels, tell, tell_anew):
         self.trace = trace
+        self.labels = labels
         self.torch = torch
         self.tell = tell
         self.tell_anew = tell_anew
         self.caches = {}  # id: weak reference
         self.known = {}  # id of a tensor of a device: weak reference
+        self.plain = {int, float, str, bool, type(None), torch.dtype, torch.device, torch.Size}  # what holds no tensor
 
     def wrap(self, module):
         for name, kind in list(vars(module).items()):
@@ -77,11 +86,42 @@ class Caches:
         """At a cache, or at one layer of it, whose tensors come and go. Never raises."""
         try:
             for name, value in list(vars(cache).items()) if hasattr(cache, "__dict__") else ():
-                if type(value) not in PLAIN:
+                kind = type(value)
+                if kind is self.torch.Tensor and value.is_cpu:
+                    category = category_of(name)
+                    (tell or self.tell_anew)(value, category, WORDS[category])
+                elif kind not in self.plain:
                     self._look_into(value, category_of(name), tell or self.tell_anew, 0)
         except Exception as error:
             self.trace.failed("caches", error)
             self.caches.clear()
+
+    def layer_looker(self):
+        """What looks at a layer after each token, as look_at() does and never raising: the short way for plain tensors of the
+        host's heap. Names are looked up here once."""
+        labels, plain, plain_tensor, is_cuda_there = self.labels, self.plain, self.torch.Tensor, self.torch.cuda.is_initialized
+
+        def look_at_layer(layer):
+            label = labels.label_block
+            if label is None or is_cuda_there():
+                self.look_at(layer)
+                return
+            try:
+                for name, value in layer.__dict__.items():
+                    kind = type(value)
+                    if kind is plain_tensor:
+                        storage = value.untyped_storage()
+                        address = storage.data_ptr()
+                        if address and value.is_cpu and storage.resizable() and not storage.is_shared():
+                            label(address, storage.nbytes(), *mark_of(name))
+                        elif address:
+                            self.tell_anew(value, category_of(name), WORDS[category_of(name)])
+                    elif kind not in plain:
+                        self._look_into(value, category_of(name), self.tell_anew, 0)
+            except Exception:  # a tensor without a storage, a layer that changes meanwhile, or worse
+                self.look_at(layer)
+
+        return look_at_layer
 
     def look_after_update(self, result, cache, *args, layer_idx=None, **kwargs):
         """A cache, or a layer of one, has just taken what is new. Never raises."""
@@ -113,10 +153,10 @@ class Caches:
         if isinstance(value, self.torch.Tensor):
             if not self._is_known(value):
                 how = tell if value.is_cpu else self.tell_anew
-                how(value, category, "state" if category == "recurrent_state" else "cache")
+                how(value, category, WORDS[category])
         elif isinstance(value, (list, tuple, dict)) and depth < DEPTH:
             for part in value.values() if isinstance(value, dict) else value:
-                if type(part) not in PLAIN:
+                if type(part) not in self.plain:
                     self._look_into(part, category, tell, depth + 1)
         elif "Layer" in type(value).__name__ or "Cache" in type(value).__name__:
             self.look_at(value, tell)

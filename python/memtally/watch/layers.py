@@ -19,7 +19,7 @@ import weakref
 from . import counts, hooks, tsv
 
 MOST_RECORDS = 4096
-SHARE = 0.02  # of the time, for writing
+SHARE = 0.005  # of the time, for writing
 COLUMNS = ("root", "module", "class", "kind", "depth", "calls", "weights_host_bytes", "weights_device_bytes",
            "cache_host_bytes", "cache_device_bytes", "forward_peak_host_bytes", "forward_peak_device_bytes",
            "backward_peak_host_bytes", "backward_peak_device_bytes")
@@ -39,7 +39,7 @@ class Record:
 
     def forget(self):
         self.calls = 0
-        self.caches = {}  # which: bytes by place
+        self.caches = {}  # which: weak reference, bytes by place
         self.cache = {"host": 0, "device": 0}  # the most of all of them
         self.passes = {"forward": None, "backward": None}  # the most, by place
         self.open = {}  # pass: [what was there before, the most since]
@@ -57,6 +57,7 @@ class Layers:
         self.records = {}  # id of the module: Record
         self.roots = 0
         self.active = []  # records with a pass that is not over
+        self.states = []  # of these passes: [what was there before, the most since]
         self.calls = []  # innermost last
         self.unclaimed = weakref.WeakValueDictionary()  # by id: a module may forbid to be hashed
         self.classes = set()
@@ -74,6 +75,7 @@ class Layers:
     def _in_child(self):
         """What the parent saw is the parent's to tell."""
         self.active.clear()
+        self.states.clear()
         self.calls.clear()
         for record in self.records.values():
             record.forget()
@@ -150,14 +152,13 @@ class Layers:
 
         @functools.wraps(outer)
         def __call__(self, *args, **kwargs):
-            call = functools.partial(own, self) if own else super(kind, self).__call__
-            record = None if layers.is_compiling() else layers._record_of(self)
-            if record is None:
-                return call(*args, **kwargs)
+            record = None if layers.is_compiling() else layers.records.get(id(self))
+            if record is None or record.module() is not self:
+                return own(self, *args, **kwargs) if own else super(kind, self).__call__(*args, **kwargs)
             layers._quietly(layers._enter, record, args, kwargs)
             result = None
             try:
-                result = call(*args, **kwargs)
+                result = own(self, *args, **kwargs) if own else super(kind, self).__call__(*args, **kwargs)
                 return result
             finally:
                 layers._quietly(layers._leave, record, result)
@@ -175,6 +176,7 @@ class Layers:
             self.trace.failed("layers", error)
             self.records.clear()
             self.active.clear()
+            self.states.clear()
             self.calls.clear()
 
     # Passes.
@@ -182,42 +184,57 @@ class Layers:
     def _look(self):
         """What is there now; those that are in a pass learn what was the most since the last look."""
         now, most = self.counts.read()
-        for record in self.active:
-            for state in record.open.values():
-                for place, value in most.items():
-                    if value > state[1].get(place, 0):
-                        state[1][place] = value
+        for _, known in self.states:
+            for place, value in most.items():
+                if value > known.get(place, 0):
+                    known[place] = value
         return now
 
     def _begin(self, record, which):
         if which in record.open:  # of checkpoints the forward pass comes again
             return
         now = self._look()
-        record.open[which] = [dict(now), dict(now)]
+        record.open[which] = state = [now, dict(now)]
         self.active.append(record)
+        self.states.append(state)
 
     def _end(self, record, which):
         if which not in record.open:
             return
         self._look()
-        before, most = record.open.pop(which)
-        self.active.remove(record)
+        state = record.open.pop(which)
+        self._close(record, state)
+        before, most = state
         taken = {"host": 0, "device": 0}
         for place, value in most.items():
             taken["host" if place == "host" else "device"] += value - before.get(place, 0)
-        known = record.passes[which] or taken
-        record.passes[which] = {place: max(taken[place], known[place]) for place in taken}
+        known = record.passes[which]
+        if known is None:
+            record.passes[which] = taken
+        else:
+            for place, value in taken.items():
+                if value > known[place]:
+                    known[place] = value
+
+    def _close(self, record, state):
+        """Most often what was opened last."""
+        at = next((i for i in reversed(range(len(self.states))) if self.states[i] is state), None)
+        if at is not None:
+            del self.states[at], self.active[at]
 
     def _enter(self, record, args, kwargs):
         record.calls += 1
         self.calls.append(record)
-        for tensor in _tensors((args, kwargs)):
-            self._when_reached(tensor, self._end, record)
+        if self.torch.is_grad_enabled():
+            for tensor in _tensors((args, kwargs)):
+                self._when_reached(tensor, self._end, record)
         self._begin(record, "forward")
 
     def _leave(self, record, result):
         self._end(record, "forward")
-        if record in self.calls:
+        if self.calls[-1:] == [record]:
+            self.calls.pop()
+        elif record in self.calls:
             del self.calls[self.calls.index(record):]
         for tensor in _tensors(result):
             self._when_reached(tensor, self._begin, record)
@@ -255,16 +272,23 @@ class Layers:
             result = update(cache, *args, **kwargs)
             if self.calls and not self.is_compiling():
                 layer = "" if is_of_layer else args[2] if len(args) > 2 else kwargs.get("layer_idx", "")
-                self._quietly(self._count_cache, (id(cache), layer), result)
+                self._quietly(self._count_cache, cache, layer, result)
             return result
 
         return update_and_count
 
-    def _count_cache(self, key, result):
-        record = self.calls[-1]
-        record.caches[key] = _bytes_of(result if isinstance(result, tuple) else ())
-        now = {place: sum(held[place] for held in record.caches.values()) for place in record.cache}
-        record.cache = {place: max(now[place], record.cache[place]) for place in now}
+    def _count_cache(self, cache, layer, result):
+        """What a cache held counts until it is gone."""
+        record, key = self.calls[-1], (id(cache), layer)
+        known = record.caches.get(key)
+        held = _bytes_of(result if isinstance(result, tuple) else ())
+        if known is None or known[0]() is not cache:
+            known = record.caches[key] = [weakref.ref(cache, _forgetting(record.caches, key)), held]
+        known[1] = held
+        for place, most in record.cache.items():
+            now = held[place] if len(record.caches) == 1 else sum(one[place] for _, one in record.caches.values())
+            if now > most:
+                record.cache[place] = now
 
     # Writing.
 
@@ -310,6 +334,11 @@ def _repeated(module):
     return children if is_list and len(children) > 1 and len(kinds) == 1 else ()
 
 
+def _forgetting(caches, key):
+    """Takes no hold of what it is called for."""
+    return lambda reference: caches.pop(key, None) if caches.get(key, (None,))[0] is reference else None
+
+
 def _is_within(one, record):
     return one is record or not record.path or one.path.startswith(record.path + ".")
 
@@ -333,11 +362,16 @@ def _bytes_of(tensors):
         tensor = getattr(tensor, "_local_tensor", tensor)
         try:
             storage = tensor.untyped_storage()
-            place = {"cpu": "host", "meta": None}.get(tensor.device.type, "device")
-            storages[(str(tensor.device), storage.data_ptr())] = (place, storage.nbytes())
+            if tensor.is_cpu:
+                storages[storage.data_ptr()] = ("host", storage.nbytes())
+            elif not tensor.is_meta:
+                storages[(str(tensor.device), storage.data_ptr())] = ("device", storage.nbytes())
         except (AttributeError, RuntimeError, NotImplementedError):
             continue
-    return {place: sum(size for where, size in storages.values() if where == place) for place in ("host", "device")}
+    held = {"host": 0, "device": 0}
+    for place, size in storages.values():
+        held[place] += size
+    return held
 
 
 def start(watch, trace, torch):

@@ -23,7 +23,7 @@ class Holders:
         self.modules = {}  # id: weak reference
         self.told = {}  # address: (category, name)
         self.labels = cpu.Labels(torch)
-        self.caches = caches.Caches(trace, torch, self.tell, self.tell_anew)
+        self.caches = caches.Caches(trace, torch, self.labels, self.tell, self.tell_anew)
         self.next_look = 0.0
         history.watchers.append(self._forget)
         history.after_drain = self.look_now_and_then
@@ -77,7 +77,7 @@ class Holders:
         if self._has_parts(tensor, self.tell, category, name):
             return None
         if self._is_on_host(tensor):
-            return self._tell_on_host(self.labels.tell, tensor, category, name)
+            return self._tell_on_host(self.labels.tell, getattr(tensor, "_local_tensor", tensor), category, name)
         address = self._address_of(tensor)
         if address and self.told.get(address) != (category, name):
             self.told[address] = (category, name)
@@ -85,10 +85,12 @@ class Holders:
 
     def tell_anew(self, tensor, category, name):
         """Of blocks that come and go, where another one may have the address by now."""
+        if type(tensor) is self.torch.Tensor and tensor.is_cpu and self.labels.label_block:  # most are such
+            return self._tell_on_host(self.labels.tell_anew, tensor, category, name)
         if self._has_parts(tensor, self.tell_anew, category, name):
             return None
         if self._is_on_host(tensor):
-            return self._tell_on_host(self.labels.tell_anew, tensor, category, name)
+            return self._tell_on_host(self.labels.tell_anew, getattr(tensor, "_local_tensor", tensor), category, name)
         address = self._address_of(tensor)
         if address:
             self.told[address] = (category, name)
@@ -108,7 +110,7 @@ class Holders:
 
     def _tell_on_host(self, tell, tensor, category, name):
         try:
-            tell(getattr(tensor, "_local_tensor", tensor), category, name)
+            tell(tensor, category, name)
         except (RuntimeError, NotImplementedError):  # without a storage
             pass
         except Exception as error:
@@ -181,11 +183,32 @@ class Holders:
         return bool(compiler and hasattr(compiler, "is_compiling") and compiler.is_compiling())
 
     def wrap_caches(self, module, called=""):
-        """The classes of transformers whose update…() take keys and values, or states, and give them back."""
+        """The classes of transformers whose update…() take keys and values, or states, and give them back. A cache that
+        has an object for each layer leaves the work to that."""
+        has_layers = hasattr(module, "CacheLayerMixin")
         for name, kind in list(vars(module).items()):
-            if isinstance(kind, type) and kind.__module__ == module.__name__ and called in name:
+            is_own = isinstance(kind, type) and kind.__module__ == module.__name__ and called in name
+            if is_own and not (has_layers and name == "Cache"):
+                around = self._around_layer if has_layers and issubclass(kind, module.CacheLayerMixin) else self._around_update
                 for update in [one for one in vars(kind) if one == "update" or one.startswith("update_")]:
-                    hooks.replace(module, name + "." + update, self._around_update)
+                    hooks.replace(module, name + "." + update, around)
+
+    def _around_layer(self, update):
+        """Of each layer for each token: the shortest way."""
+        is_compiling = self.torch.compiler.is_compiling if hasattr(self.torch, "compiler") else lambda: False
+        look = self.caches.layer_looker()
+
+        def update_and_look(layer, *args, **kwargs):
+            try:
+                result = update(layer, *args, **kwargs)
+            except BaseException as error:
+                hooks.leave_out_own_frames(error)
+                raise
+            if not is_compiling():
+                look(layer)
+            return result
+
+        return update_and_look
 
     def _around_update(self, update):
         is_compiling = self.torch.compiler.is_compiling if hasattr(self.torch, "compiler") else lambda: False

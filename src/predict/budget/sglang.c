@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <memtally/predict.h>
+
 #include "budget.h"
 #include "graphs.h"
 #include "predict/driver.h"

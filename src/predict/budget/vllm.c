@@ -8,6 +8,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include <memtally/predict.h>
+
 #include "graphs.h"
 #include "model/families.h"
 
