@@ -310,6 +310,8 @@ def test_figures_of_attributes_are_bytes():
         worker = types.SimpleNamespace(model_runner=types.SimpleNamespace(model_memory_usage=16060522496))
         figures.from_attributes(trace.Trace(path), "vllm", "load_model", worker)
         assert lines_of(path)[1].split()[2:] == ["16060522496", "B", "weights"]
+        figures.from_attributes(trace.Trace(path), "sglang", "load_model", types.SimpleNamespace(weight_load_mem_usage=15.037109375))
+        assert lines_of(path)[-1].split()[2:] == ["16145973248", "B", "weights"]
 
 
 def test_autotuners_are_told_the_same_time():
