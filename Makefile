@@ -26,6 +26,7 @@ NEEDS_graphs-engines = test
 NEEDS_oracle = test
 NEEDS_place-proof = test
 NEEDS_attached-engines = test
+NEEDS_attached-matrix = test
 NEEDS_placed-engines = test
 NEEDS_budget-stress = test
 NEEDS_pool-stress = test
@@ -42,7 +43,7 @@ NEEDS_fuzz = fuzz
 NEEDS_fuzz-long = fuzz
 NEEDS_stress = test
 NEEDS_guard-stress = test
-NEEDS_containers = test
+NEEDS_containers = containers
 NEEDS_by-room = test
 NEEDS_lint = lint
 NEEDS_fmt = lint
@@ -151,8 +152,13 @@ place-proof: all ## placements beside accelerate's, llama.cpp's own, equal stage
 placed-engines: all ## vLLM and SGLang load stages of unequal length as they were placed, on pretended GPUs (many GB to fetch, 5 minutes)
 	@BUILD_DIR=$(CURDIR)/build tests/place/engines.py build/src/cli/memtally "$$(scripts/engine vllm-0.33.0)" "$$(scripts/engine sglang-0.5.23)"
 
-attached-engines: all ## attach to vLLM and SGLang that serve on pretended GPUs and are recorded (many GB to fetch, 10 minutes)
-	@BUILD_DIR=$(CURDIR)/build tests/attach/engines.py build/src/cli/memtally vllm "$$(scripts/engine vllm-0.33.0)" sglang "$$(scripts/engine sglang-0.5.23)"
+attached-engines: all ## attach to vLLM and SGLang that serve on pretended GPUs and are recorded, in and out of a container (many GB to fetch, 20 minutes)
+	@BUILD_DIR=$(CURDIR)/build PYTHONPATH=tests/container:tests/support PYTHONDONTWRITEBYTECODE=1 tests/attach/engines.py build/src/cli/memtally vllm "$$(scripts/engine vllm-0.33.0)" sglang "$$(scripts/engine sglang-0.5.23)"
+
+attached-matrix: all ## attach to llama-server, node, PyTorch and Go in and out of a container, as each user (a minute)
+	@set -e; MEMTALLY_LLAMA_CPP=$$(scripts/engine llama.cpp); MEMTALLY_NODE=$$(scripts/engine node); MEMTALLY_TORCH=$$(scripts/engine torch); \
+	export MEMTALLY_LLAMA_CPP MEMTALLY_NODE MEMTALLY_TORCH; \
+	BUILD_DIR=$(CURDIR)/build PYTHONPATH=tests/support PYTHONDONTWRITEBYTECODE=1 tests/container/matrix.py
 
 budget-stress: all ## holders of reservations killed at 1,000 random moments (half a minute)
 	@build/tests/unit/test_budget 1000
@@ -182,13 +188,20 @@ fmt: setup ## format the C sources
 golden: all ## rewrite what the command-line tests expect
 	@MEMTALLY_GOLDEN=rewrite scripts/test --suite cli
 
-containers: all ## attach and profile in containers of a real Podman, whatever way they end (a minute)
+containers: all ## attach and profile in containers of a real Podman, Docker and containerd, whatever way they end (some minutes)
 	@set -e; MEMTALLY_LLAMA_CPP=$$(scripts/engine llama.cpp); export MEMTALLY_LLAMA_CPP; \
-	ALL=1 meson test -C build --no-rebuild --verbose container container_sockets
+	ALL=1 meson test -C build --no-rebuild --verbose container container_sockets; \
+	ALL=1 CONTAINER_ENGINE=docker meson test -C build --no-rebuild --verbose container
+	@PYTHONPATH=tests/support MEMTALLY=build/src/cli/memtally SERVED=build/tests/container/served tests/container/test_containerd.py
 
 guard-stress: all ## a thousand programs that run out of memory under memtally guard (some minutes); GUARD_TIMES=1000
 	@PYTHONPATH=tests/support MEMTALLY=build/src/cli/memtally EATER=build/tests/guard/eater \
 	    GUARD_TIMES=$(or $(GUARD_TIMES),1000) tests/guard/test_guard.py
+	@PYTHONPATH=tests/support MEMTALLY=build/src/cli/memtally FAKE_NVML=build/tests/budget \
+	    GUARD_TIMES=$(or $(GUARD_DEVICE_TIMES),100) tests/budget/test_guard_device.py
+
+leak-live: all ## a leak found by the monitor and the guard with the clock as it is (20 minutes, idle)
+	LEAK_LIVE=1 meson test -C build --no-rebuild --verbose --timeout-multiplier 4 leaks
 
 wheel: setup ## the Python package as a wheel, into dist/ (auditwheel from PyPI makes it whole)
 	@meson setup build-install $(if $(wildcard build-install/build.ninja),--reconfigure) \
@@ -205,8 +218,9 @@ test-python: all ## all tests of the Python package and of its plug-in of pytest
 test-wheel: ## the tests of the Python package from WHEEL, on this machine as it is, with no build; scripts/bare-wheel has others
 	@tests/python/installed "$(WHEEL)"
 
-viewers: all ## what others' viewers show of our documents: npm's speedscope in Chromium (2 MB to fetch)
+viewers: all ## our documents in others' viewers: npm's speedscope in Chromium, the declarations of PyPI's perfetto (4 MB to fetch)
 	@tests/viewers/speedscope.py build/src/cli/memtally
+	@tests/viewers/perfetto.py build/src/cli/memtally
 
 unharmed: all ## programs of the distribution with and without the recorder: nothing may differ; ROWS="redis node"
 	@tests/unharmed/run --install $(ROWS)

@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 #include <memtally/error.h>
-#include <memtally/predict.h>
+#include <memtally/settings.h>
 #include <memtally/tally.h>
 
 #ifdef __cplusplus

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include <memtally/error.h>
-#include <memtally/predict.h>
+#include <memtally/settings.h>
 
 #ifdef __cplusplus
 extern "C" {

@@ -21,6 +21,7 @@
 
 #include <memtally/error.h>
 #include <memtally/job.h>
+#include <memtally/monitor.h>
 #include <memtally/units.h>
 
 #ifdef __cplusplus
@@ -80,6 +81,8 @@ struct mt_guard_status {
     int running;
     uint64_t used_bytes; /* of its group without page cache that can be dropped, else resident */
     size_t n_acts;       /* so far */
+    size_t n_leaks;      /* alarms so far: what it uses of the host grows without end */
+    struct mt_monitor_growth growth; /* of that; full is where it is at its limit */
 };
 
 struct mt_guard_result {

@@ -53,7 +53,7 @@ enum mt_job_cap {
 
 struct mt_job_device {
     unsigned index; /* of NVML */
-    uint64_t bytes; /* that it may take; only MT_JOB_CAP_WATCH holds it to that */
+    uint64_t bytes; /* that it may take: the recorder or MT_JOB_CAP_WATCH holds it to that */
 };
 
 struct mt_job_options {
@@ -65,9 +65,15 @@ struct mt_job_options {
     int waits_at_cap;    /* in a group it waits there for more room, and is not killed */
     const struct mt_job_device *devices;
     size_t n_devices; /* at most MT_JOB_DEVICES */
-    int is_apart;     /* in a process group of its own, with nothing on standard input; what it
-                         leaves running is killed */
-    int stdout_fd;    /* -1: the caller's */
+    /* libmemtally-record.so, no space or colon in it, is preloaded into the job's processes, and
+     * refuses what is past a device's bytes as CUDA's driver refuses it. It counts what they take
+     * by calls of the driver, and what that itself takes beside as far as NVML tells. NULL: it is
+     * not.
+     */
+    const char *recorder_path;
+    int is_apart;  /* in a process group of its own, with nothing on standard input; what it
+                      leaves running is killed */
+    int stdout_fd; /* -1: the caller's */
     int stderr_fd;
 };
 
@@ -92,6 +98,7 @@ struct mt_job_result {
     int is_past_cap;          /* it was refused or killed for its cap, as far as that shows */
     uint64_t host_peak_bytes; /* resident: of the largest process, or the largest sum seen */
     uint64_t device_peak_bytes[MT_JOB_DEVICES]; /* largest that was seen; 0: nothing was */
+    uint64_t n_device_refusals;                 /* by the recorder */
     struct mt_job_left left[MT_JOB_LEFT];       /* processes that live on a second after its end */
     size_t n_left;                              /* of them in all */
     uint64_t left_bytes;                        /* of the host, in those */
@@ -103,7 +110,8 @@ struct mt_job;
 
 /* Starts the program. On success the caller owns *job, mt_job_finish() ends it. Errors:
  * MT_ENOTFOUND (no such program), MT_EPERM (it cannot be run), MT_EUNSUPPORTED (the cap cannot be
- * had here; the text says what would help), MT_EARG, MT_EIO, MT_ENOMEM. */
+ * had here, or the recorder cannot enter the program; the text says what would help), MT_EARG,
+ * MT_EIO, MT_ENOMEM. */
 int mt_job_start(const struct mt_job_options *options, struct mt_job **job, struct mt_error *error);
 
 /* Waits at most `timeout_ms` for the program's end, and looks what it takes. */

@@ -28,11 +28,13 @@
 #include <memtally/pool.h>
 #include <memtally/predict.h>
 #include <memtally/processor.h>
+#include <memtally/provenance.h>
 #include <memtally/recording.h>
 #include <memtally/rehearsal.h>
 #include <memtally/run.h>
 #include <memtally/schedule.h>
 #include <memtally/scope.h>
+#include <memtally/settings.h>
 #include <memtally/snapshot.h>
 #include <memtally/tally.h>
 #include <memtally/track.h>

@@ -21,7 +21,7 @@
  *
  * Threads. Every function may be called from any thread, but nothing may run while
  * mt_pool_destroy() does. Blocks up to 64 KiB of stream 0 stay with the thread that gave them back,
- * up to 1 MiB a thread, until it ends. So do up to eight larger blocks, until the thread requests a
+ * up to 1 MiB a thread, until it ends. So do up to 16 larger blocks, until the thread requests a
  * large block of another size, or the pool would have to grow, is trimmed or ticks. A child of
  * fork() must not use a pool of its parent. */
 #ifndef MEMTALLY_POOL_H

@@ -3,8 +3,6 @@
 #ifndef MEMTALLY_PROCESSOR_H
 #define MEMTALLY_PROCESSOR_H
 
-#include <memtally/error.h>
-
 #ifdef __cplusplus
 extern "C" {
 #endif

@@ -168,6 +168,40 @@ int mt_recording_stacks(const struct mt_recording *recording, const struct mt_mo
 /* Frees a list of stacks. Takes NULL. */
 void mt_stack_list_destroy(struct mt_stack_list *stacks);
 
+/* A category of a place that grew: resident bytes, or allocated ones of a place that says no
+ * others. What is unattributed is MT_CATEGORY_NONE. */
+struct mt_grown_row {
+    const char *place; /* as in a tally */
+    enum mt_category category;
+    uint64_t before_bytes;
+    uint64_t after_bytes;
+};
+
+/* What grew between two moments. Rows and stacks have only what is larger at the later one, what
+ * grew most first. `bytes` and `count` of a stack are what it has more. */
+struct mt_recording_growth {
+    uint64_t from_ns;
+    uint64_t until_ns;
+    size_t n_rows;
+    const struct mt_grown_row *rows;
+    const struct mt_stack_list *stacks;
+};
+
+/* Says which categories and which call stacks grew in the `span_ns` before `until_ns` after the
+ * start of a recording, which may still be written. MT_UNKNOWN is its end so far, as is a moment
+ * past it, and of a span its beginning. At most `limit` stacks, 0 for all. *growth is owned by the
+ * caller; free it with mt_recording_growth_destroy(). Errors: MT_ENOTFOUND (nothing was seen yet),
+ * MT_ENOMEM. */
+int mt_recording_grown(const struct mt_recording *recording, uint64_t span_ns, uint64_t until_ns,
+                       size_t limit, struct mt_recording_growth **growth, struct mt_error *error);
+
+/* Takes NULL. */
+void mt_recording_growth_destroy(struct mt_recording_growth *growth);
+
+/* Finds the folder that process `pid` or a descendant is recorded into now. Errors: MT_ENOTFOUND
+ * (none is, or there is no such process), MT_EARG (no room for the path), MT_EPERM, MT_ENOMEM. */
+int mt_recording_of_process(int pid, char *directory, size_t capacity, struct mt_error *error);
+
 #ifdef __cplusplus
 }
 #endif

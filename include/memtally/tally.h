@@ -14,42 +14,12 @@
 
 #include <memtally/category.h>
 #include <memtally/error.h>
+#include <memtally/provenance.h>
 #include <memtally/units.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* Where a figure comes from, surest first. X(NAME, "name"). */
-#define MT_PROVENANCE_LIST(X)                                                                      \
-    X(READ, "read")             /* from a file's header */                                         \
-    X(EXACT, "exact")           /* the engine or the allocator call said so */                     \
-    X(DERIVED, "derived")       /* a named rule for a named engine version */                      \
-    X(MEASURED, "measured")     /* the operating system or the driver said so */                   \
-    X(INFERRED, "inferred")     /* a heuristic */                                                  \
-    X(CALIBRATED, "calibrated") /* learnt on this machine */                                       \
-    X(ASSUMED, "assumed")
-
-enum mt_provenance {
-#define MT_PROVENANCE_ENUM(NAME, name) MT_PROVENANCE_##NAME,
-    MT_PROVENANCE_LIST(MT_PROVENANCE_ENUM)
-#undef MT_PROVENANCE_ENUM
-        MT_PROVENANCE_COUNT
-};
-
-/* What an estimate's figure rests on. X(NAME, "name"). */
-#define MT_TERM_LIST(X)                                                                            \
-    X(RULE, "rule")           /* a rule of the engine's version, applied to the model */           \
-    X(REHEARSED, "rehearsed") /* the engine itself, asked on devices that are not there */         \
-    X(LEARNT, "learnt")       /* measurements on this machine */
-
-enum mt_term_kind {
-    MT_TERM_NONE, /* of a measurement */
-#define MT_TERM_ENUM(NAME, name) MT_TERM_##NAME,
-    MT_TERM_LIST(MT_TERM_ENUM)
-#undef MT_TERM_ENUM
-        MT_TERM_COUNT
-};
 
 enum mt_tally_kind { MT_TALLY_MEASUREMENT, MT_TALLY_ESTIMATE };
 
@@ -238,13 +208,6 @@ struct mt_tally {
     size_t n_moments; /* the peaks of the recording: resident, heap, each category */
     const struct mt_tally_moment *moments;
 };
-
-/* The name of a provenance ("exact"). Borrowed, static. Any thread. */
-const char *mt_provenance_name(enum mt_provenance provenance);
-
-/* What a figure rests on, in a word ("rehearsed"); "none" of a measurement. Borrowed, static. Any
- * thread. */
-const char *mt_term_kind_name(enum mt_term_kind kind);
 
 /* The name of a kind of moment: "peak", "steady", "exit", "time", "heap-peak", "category-peak".
  * Borrowed, static. Any thread. */

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: MIT
 """Peaks of device memory that tests had, in a text file that a review can read, and what a test takes beyond them. Knows
 nothing of pytest; a peak is a size by place and category, of which "total" is all. `memtally rehearse --baseline` keeps the
-same file (src/advise/baseline.h)."""
+same file (src/advise/baseline.h): blanks are those of ASCII, names are bytes that os.fsdecode() reads and stand in their order."""
 
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 
 from . import library
@@ -15,6 +16,8 @@ from .questions import rehearse
 
 Peaks = dict[str, dict[str, int]]  # by place, by category
 TOTAL = "total"
+_BLANKS = " \t\n\v\f\r"
+_MOST = (1 << 64) - 1
 _HEAD = """# Peaks of device memory by test or command line, place and category.
 # What is not here is added. Delete the lines of one to take what it needs now.
 """
@@ -31,7 +34,7 @@ def read(path: str) -> dict[str, Peaks]:
     offset, peaks = 0, None
     for number, line in enumerate(data.split(b"\n"), 1):
         try:
-            text = line.decode().rstrip()
+            text = os.fsdecode(line).rstrip(_BLANKS)
             if text and not text.startswith("#"):
                 peaks = _read_line(text, known, peaks)
         except ValueError as error:
@@ -42,14 +45,14 @@ def read(path: str) -> dict[str, Peaks]:
 
 def _read_line(text: str, known: dict[str, Peaks], peaks: Peaks | None) -> Peaks:
     """The peaks of the test that the line is of."""
-    if not text[0].isspace():
+    if text[0] not in _BLANKS:
         if text in known:
             raise ValueError("the test is here twice")
         return known.setdefault(text, {})
-    place, category, size = [*text.split(None, 3), "", ""][:3]
+    place, category, size = [*re.split(f"[{_BLANKS}]+", text.strip(_BLANKS), maxsplit=3), "", ""][:3]
     if peaks is None:
         raise ValueError("a peak comes before any test")
-    if not (size.isascii() and size.isdecimal() and len(size) <= 20):
+    if not re.fullmatch("[0-9]+", size) or int(size) > _MOST:
         raise ValueError("a peak is a place, a category and a number of bytes")
     if category in peaks.setdefault(place, {}):
         raise ValueError(f"{category} of {place} is here twice")
@@ -60,7 +63,7 @@ def _read_line(text: str, known: dict[str, Peaks], peaks: Peaks | None) -> Peaks
 def write(path: str, known: dict[str, Peaks]) -> None:
     """In the order of the tests' names, so that a change shows as a change."""
     lines = [_HEAD]
-    for test in sorted(known):
+    for test in sorted(known, key=os.fsencode):
         lines.append(test + "\n")
         for place in sorted(known[test]):
             sizes = known[test][place]
@@ -68,8 +71,8 @@ def write(path: str, known: dict[str, Peaks]) -> None:
                 size = library.text_of_size(sizes[category])
                 lines.append(f"    {place:<7} {category:<13} {sizes[category]:>14}  {size}\n")
     part = f"{path}.{os.getpid()}.part"
-    with open(part, "w", encoding="utf-8") as file:
-        file.write("".join(lines))
+    with open(part, "wb") as file:
+        file.write(os.fsencode("".join(lines)))
     os.replace(part, path)
 
 
@@ -84,7 +87,7 @@ def peaks_of(made: Estimate) -> Peaks:
 
 def beyond(known: Peaks, found: Peaks, tolerance: float) -> dict[str, int]:
     """Of each place where a test takes too much, the most that it may take. A place that is new may have nothing."""
-    most = {place: round(known.get(place, {}).get(TOTAL, 0) * (1 + tolerance)) for place in found}
+    most = {place: int(min(known.get(place, {}).get(TOTAL, 0) * (1 + tolerance) + 0.5, float(_MOST))) for place in found}
     return {place: size for place, size in most.items() if found[place][TOTAL] > size}
 
 

@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <memtally/units.h>
+
 #include "base/error.h"
 #include "base/strbuf.h"
 #include "drive/engines.h"

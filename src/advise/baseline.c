@@ -3,6 +3,7 @@
 #include "baseline.h"
 
 #include <inttypes.h>
+#include <memtally/tally.h>
 #include <memtally/units.h>
 #include <stdlib.h>
 #include <string.h>

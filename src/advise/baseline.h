@@ -11,11 +11,14 @@
 #ifndef ADVISE_BASELINE_H
 #define ADVISE_BASELINE_H
 
-#include <memtally/tally.h>
+#include <memtally/error.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/strbuf.h"
+
+struct mt_tally; /* both of <memtally/tally.h> */
+struct mt_tally_place;
 
 /* The peaks of one name in a file. Borrows the file's text. */
 struct mt_baseline {

@@ -14,7 +14,8 @@
 #ifndef ADVISE_CUDA_CHANGES_H
 #define ADVISE_CUDA_CHANGES_H
 
-#include "cuda_search.h"
+#include "cuda_settings.h"
+#include "cuda_shortage.h"
 
 #define MT_ADVISE_TABLE_MAX  16
 #define MT_ADVISE_COST_BYTES 96

@@ -5,6 +5,7 @@
 
 #include <arpa/inet.h>
 #include <inttypes.h>
+#include <memtally/predict.h>
 #include <memtally/units.h>
 #include <stdio.h>
 #include <stdlib.h>

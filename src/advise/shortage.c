@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <memtally/tally.h>
+
 #include "cuda_suggest.h"
 #include "drive/sentences.h"
 

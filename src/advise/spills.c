@@ -3,6 +3,8 @@
  * say of the same run with all on devices. */
 #include "spills.h"
 
+#include <memtally/predict.h>
+#include <memtally/tally.h>
 #include <memtally/units.h>
 #include <stdio.h>
 #include <string.h>

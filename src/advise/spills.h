@@ -4,10 +4,12 @@
 #define ADVISE_SPILLS_H
 
 #include <memtally/model_file.h>
-#include <memtally/predict.h>
+#include <memtally/settings.h>
 #include <stddef.h>
 
 #include "drive/job.h"
+
+struct mt_tally; /* <memtally/tally.h> */
 
 #define MT_ADVISE_SPILLS_BYTES 400
 

@@ -107,3 +107,13 @@ enum mt_preload_bar mt_preload_bar_of(const char *path)
     close(fd);
     return bar;
 }
+
+void mt_preload_put(struct mt_strbuf *text, const char *recorder, const char *preloaded,
+                    int is_rehearsed)
+{
+    const char *before = preloaded ? preloaded : "";
+    size_t first = is_rehearsed ? strcspn(before, ":") : 0;
+    mt_strbuf_printf(text, "%.*s%s%s", (int)first, before, first ? ":" : "", recorder);
+    if (before[first])
+        mt_strbuf_printf(text, "%s%s", first ? "" : ":", before + first);
+}

@@ -4,6 +4,8 @@
 #ifndef MT_BASE_PRELOAD_H
 #define MT_BASE_PRELOAD_H
 
+#include "base/strbuf.h"
+
 /* Names a rehearsal's account to the pretended devices. They must stand before any other object
  * that has hooks for ggml: those find the engine's own functions, past the devices' hooks. */
 #define MT_REHEARSAL_VARIABLE "MEMTALLY_REHEARSAL"
@@ -18,5 +20,11 @@ enum mt_preload_bar {
 /* What stands against it. A file that cannot be read or is no ELF of 64 bits is taken to be free of
  * obstacles: a script's interpreter is another file. */
 enum mt_preload_bar mt_preload_bar_of(const char *path);
+
+/* Appends the value of LD_PRELOAD with `recorder` before what was `preloaded` (or NULL). In a
+ * rehearsal the object that pretends ggml's devices stays first; the recorder stands before the
+ * look-alikes of CUDA's libraries, as before true ones. */
+void mt_preload_put(struct mt_strbuf *text, const char *recorder, const char *preloaded,
+                    int is_rehearsed);
 
 #endif

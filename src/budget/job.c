@@ -2,6 +2,7 @@
 /* One program from its cap to what it left behind (include/memtally/job.h). */
 #include "budget/job.h"
 
+#include "base/environment.h"
 #include "base/error.h"
 
 #include <errno.h>
@@ -70,6 +71,7 @@ static int set_cap(struct mt_job *job, struct mt_error *error)
 
 static void free_job(struct mt_job *job)
 {
+    mt_job_end_caps(job, NULL);
     if (job->has_nvml)
         mt_nvml_stop(&job->nvml);
     mt_process_list_finish(&job->tree);
@@ -113,6 +115,9 @@ int mt_job_start(const struct mt_job_options *options, struct mt_job **job, stru
              made->start_ns);
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     status = set_cap(made, error);
+    mt_job_open_devices(made);
+    if (status == 0 && options->recorder_path && options->n_devices)
+        status = mt_job_make_caps(made, mt_environment_temporary(options->environment), error);
     if (status == 0)
         status = mt_job_spawn(made, options, error);
     if (status < 0) {
@@ -123,7 +128,6 @@ int mt_job_start(const struct mt_job_options *options, struct mt_job **job, stru
         free_job(made);
         return status;
     }
-    mt_job_open_devices(made);
     *job = made;
     return 0;
 }
@@ -178,7 +182,12 @@ static void look_at_devices(struct mt_job *job, uint64_t bytes[MT_JOB_DEVICES])
 {
     uint64_t now = now_ns(job);
     if (job->n_devices && now - job->devices_ns >= DEVICES_NS) {
+        uint64_t held[MT_JOB_DEVICES];
+        if (job->caps)
+            mt_job_held(job, held);
         mt_job_device_bytes(job, job->device_bytes);
+        if (job->caps)
+            mt_job_tell_beside(job, held, job->device_bytes);
         job->devices_ns = now;
     }
     memcpy(bytes, job->device_bytes, sizeof job->device_bytes);
@@ -291,6 +300,7 @@ void mt_job_finish(struct mt_job *job, struct mt_job_result *result)
     found.host_peak_bytes = job->host_peak_bytes;
     memcpy(found.device_peak_bytes, job->device_peak_bytes, sizeof found.device_peak_bytes);
     found.is_past_cap = job->is_past_cap || was_near_cap(job, &found);
+    mt_job_end_caps(job, &found);
     name_left(job, &found);
     read_group(job, &found);
     end_left(job);

@@ -6,6 +6,7 @@
 #include <memtally/job.h>
 #include <sys/types.h>
 
+#include "base/device_caps.h"
 #include "device/group.h"
 #include "device/host.h"
 #include "device/nvml.h"
@@ -25,7 +26,9 @@ struct mt_job {
     uint64_t devices_ns; /* when device_bytes were seen; 0: never */
     uint64_t device_bytes[MT_JOB_DEVICES];
     struct mt_nvml_process *users; /* of a device, while it is looked at */
-    char mark[48];                 /* MEMTALLY_JOB=…, in the environment of its processes */
+    struct mt_device_caps *caps;   /* by which the recorder holds it; NULL: it does not */
+    char caps_path[PATH_MAX];
+    char mark[48]; /* MEMTALLY_JOB=…, in the environment of its processes */
     pid_t pid;
     int ended;
     int how; /* as of waitpid() */
@@ -43,6 +46,14 @@ struct mt_job {
 
 /* Starts the program (start.c). Returns 0 or an MT_E code. */
 int mt_job_spawn(struct mt_job *job, const struct mt_job_options *options, struct mt_error *error);
+
+/* The file by which the recorder holds the job's devices (caps.c). */
+int mt_job_make_caps(struct mt_job *job, const char *folder, struct mt_error *error);
+void mt_job_held(const struct mt_job *job, uint64_t bytes[MT_JOB_DEVICES]);
+/* `before` was held before `used` was seen. */
+void mt_job_tell_beside(struct mt_job *job, const uint64_t before[MT_JOB_DEVICES],
+                        const uint64_t used[MT_JOB_DEVICES]);
+void mt_job_end_caps(struct mt_job *job, struct mt_job_result *result); /* `result` may be NULL */
 
 /* Finds the processes of the job that live (processes.c). */
 void mt_job_find_processes(struct mt_job *job);

@@ -5,6 +5,8 @@
 #include "base/become.h"
 #include "base/environment.h"
 #include "base/error.h"
+#include "base/preload.h"
+#include "base/strbuf.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -77,21 +79,64 @@ static int become(void *context)
     return errno;
 }
 
-/* The program's environment with the job's mark in it. Texts are borrowed. */
-static char **marked(char *const *environment, char *mark)
+/* Variables of the job's own; NULL where it has none of that name. */
+enum own { MARK, CAPS, PRELOAD, N_OWN };
+static const char *const own_names[N_OWN] = {"MEMTALLY_JOB=", MT_CAPS_VARIABLE "=", "LD_PRELOAD="};
+
+static int is_own(const char *variable, char *const owned[N_OWN])
+{
+    for (int i = 0; i < N_OWN; i++)
+        if (owned[i] && strncmp(variable, own_names[i], strlen(own_names[i])) == 0)
+            return 1;
+    return 0;
+}
+
+/* The program's environment with the job's own variables in it. Texts are borrowed. */
+static char **with_own(char *const *environment, char *const owned[N_OWN])
 {
     size_t n = 0;
     while (environment[n])
         n++;
-    char **made = calloc(n + 2, sizeof *made);
-    if (!made)
-        return NULL;
+    char **made = calloc(n + N_OWN + 1, sizeof *made);
     size_t kept = 0;
-    for (size_t i = 0; i < n; i++)
-        if (strncmp(environment[i], "MEMTALLY_JOB=", strlen("MEMTALLY_JOB=")) != 0)
+    for (size_t i = 0; made && i < n; i++)
+        if (!is_own(environment[i], owned))
             made[kept++] = environment[i];
-    made[kept] = mark;
+    for (int i = 0; made && i < N_OWN; i++)
+        if (owned[i])
+            made[kept++] = owned[i];
     return made;
+}
+
+/* The two by which the recorder enters the job's processes and knows their caps. */
+static void own_of_recorder(const struct mt_job *job, const struct mt_job_options *options,
+                            char *owned[N_OWN])
+{
+    struct mt_strbuf caps = {0};
+    struct mt_strbuf preload = {0};
+    int is_rehearsed = mt_environment_get(options->environment, MT_REHEARSAL_VARIABLE) != NULL;
+    mt_strbuf_printf(&caps, "%s%s", own_names[CAPS], job->caps_path);
+    mt_strbuf_puts(&preload, own_names[PRELOAD]);
+    mt_preload_put(&preload, options->recorder_path,
+                   mt_environment_get(options->environment, "LD_PRELOAD"), is_rehearsed);
+    owned[CAPS] = mt_strbuf_take(&caps);
+    owned[PRELOAD] = mt_strbuf_take(&preload);
+}
+
+/* What the recorder cannot enter it cannot hold. */
+static int check_bar(const char *program, struct mt_error *error)
+{
+    static const char *const why[] = {
+        [MT_PRELOAD_STATIC] = "is linked statically",
+        [MT_PRELOAD_SETUID] = "runs with rights of its own",
+        [MT_PRELOAD_SANITIZED] = "is built with a sanitizer",
+    };
+    enum mt_preload_bar bar = mt_preload_bar_of(program);
+    return bar == MT_PRELOAD_FREE
+               ? 0
+               : mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET,
+                         "%s %s, so that nothing can hold it to a part of a device", program,
+                         why[bar]);
 }
 
 static int run_plan(struct mt_job *job, struct plan *plan, struct mt_error *error)
@@ -119,11 +164,19 @@ int mt_job_spawn(struct mt_job *job, const struct mt_job_options *options, struc
         status = mt_group_procs_path(&job->group, plan->procs);
     if (job->cap == MT_JOB_CAP_RLIMIT)
         plan->limit_bytes = job->host_bytes;
-    plan->environment = marked(options->environment, job->mark);
+    char *owned[N_OWN] = {[MARK] = job->mark};
+    if (status == 0 && job->caps)
+        status = check_bar(plan->program, error);
+    if (job->caps)
+        own_of_recorder(job, options, owned);
+    if (!job->caps || (owned[CAPS] && owned[PRELOAD]))
+        plan->environment = with_own(options->environment, owned);
     if (status == 0 && !plan->environment)
         status = mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "no memory to start a program");
     if (status == 0)
         status = run_plan(job, plan, error);
+    free(owned[CAPS]);
+    free(owned[PRELOAD]);
     free(plan->environment);
     free(plan);
     return status;

@@ -15,6 +15,7 @@
 
 #include <memtally/compare.h>
 #include <memtally/model_file.h>
+#include <memtally/predict.h>
 
 #include "base/error.h"
 #include "cli/json_offset.h"

@@ -9,9 +9,13 @@
 #ifndef CLI_RESIDUE_STORE_H
 #define CLI_RESIDUE_STORE_H
 
-#include <memtally/predict.h>
+#include <memtally/error.h>
+#include <memtally/settings.h>
 
 #include "base/strbuf.h"
+
+struct mt_estimate; /* <memtally/predict.h> */
+struct mt_model;    /* <memtally/model_file.h> */
 
 struct cli_residue_key {
     const char *engine;

@@ -97,6 +97,12 @@ void mt_process_list_finish(struct mt_process_list *list);
 int mt_process_tree(const struct mt_host_os *os, int root_pid, struct mt_process_list *list,
                     struct mt_error *error);
 
+/* The same by the kernel's lists of children, which does not look at processes outside the tree. A
+ * child may be missing whose brother ended meanwhile. A large tree, or a kernel without such lists,
+ * is looked at by mt_process_tree(). */
+int mt_process_descendants(const struct mt_host_os *os, int root_pid, struct mt_process_list *list,
+                           struct mt_error *error);
+
 /* The same for the processes whose control groups have the word `group` in their names, in the
  * order of their starts. Where no group has it, those of the process namespace of `pid`, and where
  * that is the caller's own, mt_process_tree(). Takes twice as long. */

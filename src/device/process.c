@@ -217,6 +217,82 @@ int mt_process_tree(const struct mt_host_os *os, int root_pid, struct mt_process
     return status;
 }
 
+/* ---- descendants ---- */
+
+#define FEW_PROCESSES 256u /* a child is looked for among all that are known */
+#define FEW_THREADS   256u /* each has a list of its own */
+
+struct descent {
+    const struct mt_host_os *os;
+    struct mt_process_list *list;
+    int parent;
+    size_t n_threads; /* whose lists were read */
+    int failed;       /* the kernel has no lists, or there is too much */
+};
+
+static int is_known(const struct mt_process_list *list, int pid)
+{
+    for (size_t i = 0; i < list->n; i++)
+        if (list->items[i].pid == pid)
+            return 1;
+    return 0;
+}
+
+/* Whoever ends meanwhile, or is hidden from us, is left out. */
+static void add_child(struct descent *descent, int pid)
+{
+    struct mt_process_list *list = descent->list;
+    if (is_known(list, pid))
+        return;
+    if (list->n == FEW_PROCESSES || make_room(list, list->n + 1) < 0)
+        descent->failed = 1;
+    else if (mt_process_read(descent->os, pid, &list->items[list->n], NULL) == 0)
+        list->n++;
+}
+
+static int add_children_of_thread(void *context, const char *thread)
+{
+    struct descent *descent = context;
+    char path[64];
+    char bytes[4096];
+    uint64_t pid;
+    if (*thread < '0' || *thread > '9')
+        return 0;
+    snprintf(path, sizeof path, "/proc/%d/task/%.16s/children", descent->parent, thread);
+    long n = descent->os->read_file(descent->os->context, path, bytes, sizeof bytes);
+    if (n == (long)sizeof bytes || ++descent->n_threads > FEW_THREADS)
+        descent->failed = 1;
+    struct mt_span text = {bytes, bytes + (n > 0 ? n : 0)};
+    while (!descent->failed && mt_span_number(&text, &pid) && pid <= INT_MAX)
+        add_child(descent, (int)pid);
+    return descent->failed;
+}
+
+static int has_list_of_children(const struct mt_host_os *os, int pid)
+{
+    char name[32];
+    char byte;
+    snprintf(name, sizeof name, "task/%d/children", pid);
+    return read_of(os, pid, name, &byte, 1) >= 0;
+}
+
+int mt_process_descendants(const struct mt_host_os *os, int root_pid, struct mt_process_list *list,
+                           struct mt_error *error)
+{
+    struct descent descent = {.os = os, .list = list};
+    list->n = 0;
+    if (!has_list_of_children(os, root_pid))
+        return mt_process_tree(os, root_pid, list, error);
+    add_child(&descent, root_pid);
+    for (size_t i = 0; i < list->n && !descent.failed; i++) {
+        char path[32];
+        descent.parent = list->items[i].pid;
+        snprintf(path, sizeof path, "/proc/%d/task", descent.parent);
+        os->list(os->context, path, add_children_of_thread, &descent);
+    }
+    return descent.failed ? mt_process_tree(os, root_pid, list, error) : 0;
+}
+
 /* ---- groups ---- */
 
 static int is_in_group(const struct mt_host_os *os, int pid, const char *group)

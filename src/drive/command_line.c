@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <memtally/predict.h>
+
 #include "base/error.h"
 #include "base/strbuf.h"
 #include "dialect.h"

@@ -3,7 +3,7 @@
 #ifndef DRIVE_COMMAND_LINE_H
 #define DRIVE_COMMAND_LINE_H
 
-#include <memtally/predict.h>
+#include <memtally/settings.h>
 
 #include "profile.h"
 

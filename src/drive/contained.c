@@ -23,21 +23,25 @@
 #include "base/ticks.h"
 #include "container/archive.h"
 #include "container/exec.h"
+#include "drive/contained_keeper.h"
 
 #define START_NS   ((uint64_t)30 * 1000000000)
 #define REMOVE_NS  ((uint64_t)60 * 1000000000)
 #define LINE_BYTES 4096
+#define ENDING_MS  2000      /* that a container takes to end whose programs are killed */
+#define PIPE_BYTES (1 << 20) /* of what it prints before anybody reads */
 
 struct mt_contained {
     const struct mt_container *container; /* borrowed */
     struct mt_profile_runner runner;
-    char word[40];                   /* that begins the lines which are for us */
-    char folder[48];                 /* in the container */
+    char word[40];   /* that begins the lines which are for us */
+    char folder[48]; /* in the container */
+    struct mt_contained_keeper keeper;
     struct mt_container_exec *guard; /* removes the folder */
     struct mt_container_exec *run;   /* NULL where none runs */
     char recording[PATH_MAX];        /* the folder here */
-    int outputs[2];
-    char line[LINE_BYTES]; /* of its standard error, as far as it has come */
+    int outputs[2];                  /* of our own, -1 where no run is */
+    char line[LINE_BYTES];           /* of its standard error, as far as it has come */
     size_t n_line;
     uint64_t began_ns;
     uint64_t resident_bytes;
@@ -117,10 +121,24 @@ static int listen_to(struct mt_contained *contained, int timeout_ms, struct mt_e
     return more;
 }
 
+/* A program of this machine has copies of the caller's pipes, which closes its own. */
+static void copy_outputs(struct mt_contained *contained, const int outputs[2])
+{
+    for (int i = 0; i < 2; i++) {
+        contained->outputs[i] = fcntl(outputs[i], F_DUPFD_CLOEXEC, 0);
+        fcntl(contained->outputs[i], F_SETPIPE_SZ, PIPE_BYTES); /* smaller is no harm */
+    }
+}
+
 static void end_run(struct mt_contained *contained)
 {
     mt_container_exec_close(contained->run);
     contained->run = NULL;
+    for (int i = 0; i < 2; i++) {
+        if (contained->outputs[i] >= 0)
+            close(contained->outputs[i]);
+        contained->outputs[i] = -1;
+    }
 }
 
 static int wait_for_begin(struct mt_contained *contained, struct mt_error *error)
@@ -128,7 +146,7 @@ static int wait_for_begin(struct mt_contained *contained, struct mt_error *error
     uint64_t until_ns = mt_monotonic_ns() + START_NS;
     int more = 1;
     while (more > 0 && !contained->began_ns && !*contained->failure && mt_monotonic_ns() < until_ns)
-        more = listen_to(contained, 50, error);
+        more = listen_to(contained, 5, error);
     if (more < 0 || contained->began_ns)
         return more < 0 ? more : MT_OK;
     if (*contained->failure)
@@ -172,8 +190,7 @@ static int start(void *context, const struct mt_run_options *options, struct mt_
     snprintf(numbers[0], sizeof numbers[0], "%d", (int)options->depth);
     snprintf(numbers[1], sizeof numbers[1], "%d", (int)options->stacks);
     snprintf(numbers[2], sizeof numbers[2], "%g", options->picture_share);
-    contained->outputs[0] = options->stdout_fd;
-    contained->outputs[1] = options->stderr_fd;
+    copy_outputs(contained, (const int[]){options->stdout_fd, options->stderr_fd});
     int code = prepare_folder(contained, options->directory, error);
     if (code == MT_OK)
         code = mt_container_exec_start(contained->container, words, NULL, &contained->run, error);
@@ -217,6 +234,9 @@ static int finish(void *context, void (*progress)(void *context, double share),
     struct mt_contained *contained = context;
     char folder[64];
     end_run(contained);
+    if (!contained->has_ended && mt_contained_keeper_has_ended(&contained->keeper, ENDING_MS))
+        return mt_fail(error, MT_ECHILD, MT_NO_OFFSET,
+                       "the container %s ended while it was profiled", contained->container->name);
     if (!contained->has_ended)
         return mt_fail(error, MT_ECHILD, MT_NO_OFFSET, "in the container: %s",
                        *contained->failure ? contained->failure
@@ -330,37 +350,54 @@ static int copy_in(const struct mt_contained *contained, const struct mt_contain
 }
 
 /* When the container's root folder was changed last, where this user may look at it. */
-static void read_modified(const struct mt_container *container, char modified[64])
+static void write_modified(const struct mt_contained_keeper *keeper, char modified[64])
 {
-    char path[64];
-    struct stat status;
-    snprintf(path, sizeof path, "/proc/%d/root/", container->pid);
-    if (stat(path, &status) == 0)
-        snprintf(modified, 64, "%lld.%09ld", (long long)status.st_mtim.tv_sec,
-                 status.st_mtim.tv_nsec);
+    if (keeper->root >= 0)
+        snprintf(modified, 64, "%lld.%09ld", (long long)keeper->times[1].tv_sec,
+                 keeper->times[1].tv_nsec);
     else
         snprintf(modified, 64, "-");
 }
 
-/* Where nothing can be started in the container, nothing can be removed there either. */
-static int start_guard(struct mt_contained *contained, const char *modified, struct mt_error *error)
+/* Where nothing can be started in the container, nothing can be removed there but from here. */
+static int start_guard(struct mt_contained *contained, struct mt_error *error)
 {
     struct mt_error why = {0};
     char inside[96];
+    char modified[64];
     const char *const words[] = {inside, "guard", contained->folder, modified, NULL};
     snprintf(inside, sizeof inside, "%s/memtally-inside", contained->folder);
+    write_modified(&contained->keeper, modified);
     int code = mt_container_exec_start(contained->container, words, "0", &contained->guard, &why);
-    if (code == MT_OK)
+    if (code == MT_OK) {
+        mt_contained_keeper_note_guard(&contained->keeper);
         return MT_OK;
+    }
+    if (mt_contained_keeper_remove(&contained->keeper))
+        return mt_fail(error, code, MT_NO_OFFSET, "%s", why.text);
     return mt_fail(error, code, MT_NO_OFFSET,
                    "%s; the folder %s was copied into the container %s and is still there",
                    why.text, contained->folder, contained->container->name);
 }
 
+/* A copy that breaks off may have left a part. */
+static int copy_and_guard(struct mt_contained *contained, const struct mt_contained_files *files,
+                          struct mt_error *error)
+{
+    mt_contained_keeper_open(&contained->keeper, contained->container, contained->folder + 1);
+    int code = copy_in(contained, files, error);
+    if (code != MT_OK)
+        mt_contained_keeper_remove(&contained->keeper);
+    else
+        code = start_guard(contained, error);
+    if (code != MT_OK)
+        mt_contained_keeper_close(&contained->keeper);
+    return code;
+}
+
 int mt_contained_open(const struct mt_container *container, const struct mt_contained_files *files,
                       struct mt_contained **contained, struct mt_error *error)
 {
-    char modified[64];
     if (container->is_read_only)
         return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET,
                        "the container's root folder is read-only, so nothing can be copied into "
@@ -375,12 +412,10 @@ int mt_contained_open(const struct mt_container *container, const struct mt_cont
         return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
     }
     made->container = container;
+    made->outputs[0] = made->outputs[1] = -1;
     made->runner = (struct mt_profile_runner){made,   start,   began_ns, poll_run, send_signal,
                                               finish, abandon, enter,    1};
-    read_modified(container, modified);
-    code = copy_in(made, files, error);
-    if (code == MT_OK)
-        code = start_guard(made, modified, error);
+    code = copy_and_guard(made, files, error);
     if (code != MT_OK) {
         free(made);
         return code;
@@ -420,10 +455,11 @@ int mt_contained_close(struct mt_contained *contained, struct mt_error *error)
     int status = more == 0 ? mt_container_exec_status(contained->guard) : -1;
     mt_container_exec_close(contained->guard);
     int code = MT_OK;
-    if (status != 0)
+    if (status != 0 && !mt_contained_keeper_remove(&contained->keeper))
         code = mt_fail(error, MT_EIO, MT_NO_OFFSET,
                        "the folder %s may still be in the container %s; remove it there",
                        contained->folder, contained->container->name);
+    mt_contained_keeper_close(&contained->keeper);
     free(contained);
     return code;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What a rehearsal comes to: why a program did not run, and the estimate of one that did. */
 #include <inttypes.h>
+#include <memtally/predict.h>
 #include <memtally/units.h>
 #include <stdio.h>
 #include <string.h>

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <memtally/tally.h>
+
 #include "base/environment.h"
 #include "base/error.h"
 #include "job.h"

@@ -7,8 +7,8 @@
 #define DRIVE_JOB_H
 
 #include <limits.h>
-#include <memtally/predict.h>
 #include <memtally/rehearsal.h>
+#include <memtally/settings.h>
 #include <signal.h>
 
 #include "layer.h"
@@ -16,6 +16,9 @@
 #include "rehearsed.h"
 #include "serve.h"
 #include "stage.h"
+
+struct mt_estimate; /* <memtally/predict.h> */
+struct mt_tally;    /* <memtally/tally.h> */
 
 #define MT_DRIVE_WORDS_BYTES 4096
 #define MT_DRIVE_SAID_BYTES  65536

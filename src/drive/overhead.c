@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <memtally/predict.h>
+
 static int is_added(const struct mt_residue *residue)
 {
     return residue->n && residue->mean_bytes > 0 && !strcmp(residue->place_kind, "device") &&

@@ -3,7 +3,8 @@
 #ifndef DRIVE_HELD_BACK_H
 #define DRIVE_HELD_BACK_H
 
-#include <memtally/predict.h>
+#include <memtally/error.h>
+#include <memtally/settings.h>
 #include <stdint.h>
 
 /* What the driver and libraries take of device number `device` of the settings, the middle of a

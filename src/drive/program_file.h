@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What a program's file tells of the libraries in it. */
-#ifndef DRIVE_UNSEEN_H
-#define DRIVE_UNSEEN_H
+#ifndef DRIVE_PROGRAM_FILE_H
+#define DRIVE_PROGRAM_FILE_H
 
 #include <limits.h>
 

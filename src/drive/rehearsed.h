@@ -5,7 +5,8 @@
 #define DRIVE_REHEARSED_H
 
 #include <memtally/rehearsal.h>
-#include <memtally/tally.h>
+
+struct mt_tally; /* <memtally/tally.h> */
 
 /* A buffer that a rehearsed program took after it was ready, or asked for in vain. */
 struct mt_rehearsed_late {

@@ -158,32 +158,69 @@ static void say_unasked(struct mt_drive_running *running, const struct mt_drive_
                  "%s did not answer within %" PRIu64 " ms", title, timeout_ms);
 }
 
-static void ask_engine(const char *proc, uint64_t timeout_ms, struct mt_drive_running *running)
+/* What is asked of one server. */
+struct question {
+    const char *proc;
+    const struct mt_engine *engine;
+    struct mt_drive_running *running;
+    uint64_t timeout_ms;
+};
+
+/* The ports to ask: that which the server was told, else all that it and its descendants listen at.
+ * Some listen at others too, where a question of ours is answered by nobody. */
+static size_t ports_to_ask(const struct question *question, int ports[PORTS_MAX])
 {
-    struct mt_engine engine;
-    char title[MT_ENGINE_TITLE_BYTES];
+    const struct mt_drive_running *running = question->running;
+    size_t n = mt_drive_ports_of_tree(question->proc, running->pid, ports, PORTS_MAX);
+    for (size_t i = 0; i < n; i++)
+        if (ports[i] == running->told_port) {
+            ports[0] = ports[i];
+            return 1;
+        }
+    return n;
+}
+
+/* One that is silent leaves the others their part of the time. */
+static void ask_ports(void *context)
+{
+    const struct question *question = context;
+    struct mt_drive_running *running = question->running;
     int ports[PORTS_MAX];
-    struct mt_drive_asking asking = {
-        .engine = &engine,
-        .until_ns = mt_monotonic_ns() + timeout_ms * 1000000,
-    };
-    if (mt_engine_find(running->engine, &engine, NULL) < 0)
-        return;
-    if (!mt_drive_running_is_near(proc, running->pid)) {
-        snprintf(
-            running->problem, sizeof running->problem,
-            "%s was not asked: its network cannot be reached from here, or may not be looked at",
-            mt_engine_title(&engine, title));
-        return;
-    }
-    size_t n = mt_drive_ports_of_tree(proc, running->pid, ports, PORTS_MAX);
+    struct mt_drive_asking asking = {.engine = question->engine};
+    uint64_t until_ns = mt_monotonic_ns() + question->timeout_ms * 1000000;
+    size_t n = ports_to_ask(question, ports);
     for (size_t i = 0; i < n && !running->port; i++) {
+        uint64_t now_ns = mt_monotonic_ns();
         asking.port = ports[i];
+        asking.until_ns = now_ns < until_ns ? now_ns + (until_ns - now_ns) / (n - i) : until_ns;
         if (mt_drive_running_ask(&asking, running))
             running->port = ports[i];
     }
     if (!running->port)
-        say_unasked(running, &asking, n, timeout_ms);
+        say_unasked(running, &asking, n, question->timeout_ms);
+}
+
+static void ask_engine(const char *proc, uint64_t timeout_ms, struct mt_drive_running *running)
+{
+    struct mt_engine engine;
+    char title[MT_ENGINE_TITLE_BYTES];
+    struct question question = {proc, &engine, running, timeout_ms};
+    const struct mt_drive_elsewhere elsewhere = {running, ask_ports, &question, timeout_ms};
+    if (mt_engine_find(running->engine, &engine, NULL) < 0)
+        return;
+    if (mt_drive_running_is_near(proc, running->pid)) {
+        ask_ports(&question);
+        return;
+    }
+    running->is_elsewhere = 1;
+    int asked = mt_drive_running_ask_elsewhere(proc, &elsewhere);
+    if (asked < 0)
+        say_unasked(running, &(struct mt_drive_asking){.engine = &engine}, 1, timeout_ms);
+    else if (!asked)
+        snprintf(running->problem, sizeof running->problem,
+                 "%s was not asked: it has a network of its own, which this user may not enter; "
+                 "root may",
+                 mt_engine_title(&engine, title));
 }
 
 /* The first of the descendants that is a program of another engine: Ollama's runner is
@@ -220,6 +257,7 @@ static void ask_runner(const char *proc, uint64_t timeout_ms, struct mt_drive_ru
     running->loaded_device_bytes = engine.loaded_device_bytes;
     running->is_told_loaded = engine.is_told_loaded;
     running->port = engine.port ? engine.port : runner.port;
+    running->is_elsewhere = engine.is_elsewhere;
     for (size_t i = 0; running->variables[i]; i++) /* they lie in the copy now */
         running->variables[i] = running->environment + (runner.variables[i] - runner.environment);
 }

@@ -37,10 +37,12 @@ struct mt_drive_running {
     int has_sequences; /* it was told how many; not, where that was left to it */
     int is_unified;    /* sequences share the cache */
     int keeps_kv_on_host;
+    int told_port;                                  /* that it was told to listen at, or 0 */
     char environment[MT_RUNNING_ENVIRONMENT_BYTES]; /* "NAME=value", each ended by a NUL */
     char *variables[MT_RUNNING_VARIABLES + 1];      /* of these; ends with NULL */
     pid_t pid;         /* whose command line says all that: the process, a child or a parent */
     int port;          /* that answered */
+    int is_elsewhere;  /* it is in another network than ours */
     char problem[192]; /* a sentence on why nobody answered, or "" */
 };
 

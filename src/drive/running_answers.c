@@ -5,7 +5,8 @@
  *   endpoint.info         a JSON text, in which the key "tells" names what is where:
  *                         cache_tokens=internal_states.0.memory_usage.token_capacity
  *   endpoint.metrics      lines of Prometheus; the labels of the line "metric.cache" that
- *                         "metric.cache.labels" names are numbers */
+ *                         "metric.cache.labels" names are numbers, the value of the line
+ *                         "metric.tokens" is how many tokens the cache has room for */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -169,22 +170,35 @@ static uint64_t label_of(const char *line, const char *end, const char *label)
     return 0;
 }
 
-/* Of several engines behind one endpoint nobody says which device is whose. */
-static void take_metrics(struct mt_drive_running *running, const struct mt_engine *engine,
-                         const char *text)
+/* The only line of that name, which `end` ends; NULL where there is none, or several: of several
+ * engines behind one endpoint nobody says which device is whose. */
+static const char *only_line(const char *text, const char *name, char end)
+{
+    const char *found = NULL;
+    size_t length = strlen(name);
+    for (const char *line = text; *line; line += strcspn(line, "\n"), line += *line == '\n') {
+        if (strncmp(line, name, length) != 0 || line[length] != end)
+            continue;
+        if (found)
+            return NULL;
+        found = line;
+    }
+    return found;
+}
+
+static void take_blocks(struct mt_drive_running *running, const struct mt_engine *engine,
+                        const char *text)
 {
     char name[64];
     char blocks[32];
     char tokens[32];
-    const char *line;
-    mt_engine_text(engine, "metric.cache", name, sizeof name - 1);
+    mt_engine_text(engine, "metric.cache", name, sizeof name);
     if (!*name ||
         mt_engine_word(engine, "metric.cache.labels", "blocks", blocks, sizeof blocks) < 0 ||
         mt_engine_word(engine, "metric.cache.labels", "block_tokens", tokens, sizeof tokens) < 0)
         return;
-    strcat(name, "{");
-    line = strstr(text, name);
-    if (!line || (line != text && line[-1] != '\n') || strstr(line + 1, name))
+    const char *line = only_line(text, name, '{');
+    if (!line)
         return;
     const char *end = line + strcspn(line, "\n");
     uint64_t n = label_of(line, end, blocks);
@@ -193,12 +207,24 @@ static void take_metrics(struct mt_drive_running *running, const struct mt_engin
         running->cache_tokens = n * each;
 }
 
+static void take_tokens(struct mt_drive_running *running, const struct mt_engine *engine,
+                        const char *text)
+{
+    char name[64];
+    mt_engine_text(engine, "metric.tokens", name, sizeof name);
+    const char *line = *name ? only_line(text, name, ' ') : NULL;
+    double value = line ? strtod(line + strlen(name), NULL) : 0;
+    if (value >= 1 && value < 1e15)
+        running->cache_tokens = (uint64_t)value;
+}
+
 static int ask_metrics(struct mt_drive_asking *asking, struct mt_drive_running *running)
 {
     struct mt_http_response response;
     if (!fetch(asking, "endpoint.metrics", &response))
         return 0;
-    take_metrics(running, asking->engine, response.body);
+    take_blocks(running, asking->engine, response.body);
+    take_tokens(running, asking->engine, response.body);
     mt_http_response_finish(&response);
     return 1;
 }

@@ -15,7 +15,7 @@
 static const enum mt_drive_flag asked[] = {
     MT_DRIVE_MODEL,     MT_DRIVE_CONTEXT,         MT_DRIVE_GPU_LAYERS, MT_DRIVE_KV_TYPE_K,
     MT_DRIVE_KV_TYPE_V, MT_DRIVE_SEQUENCES,       MT_DRIVE_UNIFIED_KV, MT_DRIVE_NO_KV_OFFLOAD,
-    MT_DRIVE_KV_TYPE,   MT_DRIVE_TENSOR_PARALLEL,
+    MT_DRIVE_KV_TYPE,   MT_DRIVE_TENSOR_PARALLEL, MT_DRIVE_PORT,
 };
 
 /* A file of /proc that is texts with a NUL behind each; freed by the caller. *n counts bytes. */
@@ -106,6 +106,8 @@ static void take_flags(const struct mt_drive_command *command, struct mt_drive_r
               sizeof running->gpu_layers);
     running->ranks =
         mt_drive_flag_number(mt_drive_flag_value(command, variables, MT_DRIVE_TENSOR_PARALLEL), 1);
+    running->told_port =
+        (int)mt_drive_flag_number(mt_drive_flag_value(command, variables, MT_DRIVE_PORT), 0);
     running->has_sequences = mt_drive_flag_value(command, variables, MT_DRIVE_SEQUENCES) != NULL;
     running->is_unified = mt_drive_flag_value(command, variables, MT_DRIVE_UNIFIED_KV) != NULL;
     running->keeps_kv_on_host =

@@ -21,6 +21,18 @@ struct mt_drive_asking {
  * was the engine that answered (running_answers.c). */
 int mt_drive_running_ask(struct mt_drive_asking *asking, struct mt_drive_running *running);
 
+/* A question that is asked in the network of the server's process. */
+struct mt_drive_elsewhere {
+    struct mt_drive_running *running; /* what `ask` fills in */
+    void (*ask)(void *context);       /* in another process */
+    void *context;
+    uint64_t timeout_ms; /* that it takes at most */
+};
+
+/* Returns 1 where it was asked, 0 where this user may not enter that network, -1 where that took
+ * longer (running_network.c). */
+int mt_drive_running_ask_elsewhere(const char *proc, const struct mt_drive_elsewhere *elsewhere);
+
 /* Takes what the flags of a server's process say, and the listed names of its environment
  * (running_command.c). */
 void mt_drive_running_command(const char *proc, pid_t pid, struct mt_drive_running *running);

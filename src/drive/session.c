@@ -232,7 +232,8 @@ static int watch_and_join(struct watch *watch, struct mt_profile_reader *reader,
         watch->runner->abandon(watch->runner->context);
         watch->runs = 0;
     }
-    end_leftovers();
+    if (!watch->runner->is_elsewhere)
+        end_leftovers();
     if (watch->job->engine->driver->drive)
         pthread_join(driver, NULL);
     mt_profile_reader_stop(reader);

@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <memtally/predict.h>
+
 #include "base/environment.h"
 #include "base/error.h"
 #include "engine_version.h"

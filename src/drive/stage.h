@@ -5,7 +5,7 @@
 
 #include <limits.h>
 #include <memtally/model_file.h>
-#include <memtally/predict.h>
+#include <memtally/settings.h>
 #include <signal.h>
 
 #define MT_DRIVE_DEVICES_MAX 15 /* ggml's scheduler takes 16 backends, the CPU among them */

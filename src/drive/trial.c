@@ -12,6 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <memtally/tally.h>
+
 #include "base/error.h"
 #include "base/ticks.h"
 #include "settled.h"

@@ -3,12 +3,14 @@
 #ifndef DRIVE_ONCE_H
 #define DRIVE_ONCE_H
 
-#include <memtally/predict.h>
 #include <memtally/rehearsal.h>
+#include <memtally/settings.h>
 #include <signal.h>
 
 #include "engine_log.h"
 #include "serve.h"
+
+struct mt_tally; /* <memtally/tally.h> */
 
 #define MT_DRIVE_TAIL_BYTES 1024
 

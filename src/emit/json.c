@@ -103,13 +103,23 @@ static int append(const char *bytes, size_t length, void *out)
     return mt_strbuf_failed(out) ? -1 : 0;
 }
 
-void mt_json_finish(struct mt_json *json, struct mt_strbuf *out)
+static void finish(struct mt_json *json, struct mt_strbuf *out, size_t form)
 {
     json_t *document = json->open[0];
-    size_t flags = JSON_INDENT(2) | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(12);
+    size_t flags = form | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(12);
     if (json->failed || !document || json_dump_callback(document, append, out, flags))
         out->failed = 1;
     mt_strbuf_puts(out, "\n");
     json_decref(document);
     *json = (struct mt_json){0};
+}
+
+void mt_json_finish(struct mt_json *json, struct mt_strbuf *out)
+{
+    finish(json, out, JSON_INDENT(2));
+}
+
+void mt_json_finish_line(struct mt_json *json, struct mt_strbuf *out)
+{
+    finish(json, out, 0);
 }

@@ -38,5 +38,7 @@ void mt_json_null(struct mt_json *json, const char *key);
 /* Appends the document, indented and with a final newline, to `out`, and frees it. A failure is
  * left in `out` as a failed append. */
 void mt_json_finish(struct mt_json *json, struct mt_strbuf *out);
+/* The same on one line. */
+void mt_json_finish_line(struct mt_json *json, struct mt_strbuf *out);
 
 #endif

@@ -88,14 +88,22 @@ static const struct architecture {
     uint32_t shared_kib, block_kib; /* of a multiprocessor, of one block that asks for it */
     uint32_t threads, blocks;
 } architectures[] = {
-    {50, "maxwell", 64, 48, 2048, 32},      {52, "maxwell", 96, 48, 2048, 32},
-    {60, "pascal", 64, 48, 2048, 32},       {61, "pascal", 96, 48, 2048, 32},
-    {70, "volta", 96, 96, 2048, 32},        {75, "turing", 64, 64, 1024, 16},
-    {80, "ampere", 164, 163, 2048, 32},     {86, "ampere", 100, 99, 1536, 16},
-    {87, "ampere", 164, 163, 1536, 16},     {89, "ada", 100, 99, 1536, 24},
-    {90, "hopper", 228, 227, 2048, 32},     {100, "blackwell", 228, 227, 2048, 32},
-    {103, "blackwell", 228, 227, 2048, 32}, {110, "blackwell", 228, 227, 1536, 24},
-    {120, "blackwell", 100, 99, 1536, 24},  {121, "blackwell", 100, 99, 1536, 24},
+    {50, "maxwell", .shared_kib = 64, .block_kib = 48, .threads = 2048, .blocks = 32},
+    {52, "maxwell", .shared_kib = 96, .block_kib = 48, .threads = 2048, .blocks = 32},
+    {60, "pascal", .shared_kib = 64, .block_kib = 48, .threads = 2048, .blocks = 32},
+    {61, "pascal", .shared_kib = 96, .block_kib = 48, .threads = 2048, .blocks = 32},
+    {70, "volta", .shared_kib = 96, .block_kib = 96, .threads = 2048, .blocks = 32},
+    {75, "turing", .shared_kib = 64, .block_kib = 64, .threads = 1024, .blocks = 16},
+    {80, "ampere", .shared_kib = 164, .block_kib = 163, .threads = 2048, .blocks = 32},
+    {86, "ampere", .shared_kib = 100, .block_kib = 99, .threads = 1536, .blocks = 16},
+    {87, "ampere", .shared_kib = 164, .block_kib = 163, .threads = 1536, .blocks = 16},
+    {89, "ada", .shared_kib = 100, .block_kib = 99, .threads = 1536, .blocks = 24},
+    {90, "hopper", .shared_kib = 228, .block_kib = 227, .threads = 2048, .blocks = 32},
+    {100, "blackwell", .shared_kib = 228, .block_kib = 227, .threads = 2048, .blocks = 32},
+    {103, "blackwell", .shared_kib = 228, .block_kib = 227, .threads = 2048, .blocks = 32},
+    {110, "blackwell", .shared_kib = 228, .block_kib = 227, .threads = 1536, .blocks = 24},
+    {120, "blackwell", .shared_kib = 100, .block_kib = 99, .threads = 1536, .blocks = 24},
+    {121, "blackwell", .shared_kib = 100, .block_kib = 99, .threads = 1536, .blocks = 24},
 };
 
 static const struct architecture *find(uint32_t capability)

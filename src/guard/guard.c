@@ -22,6 +22,7 @@
 #include "budget/job.h"
 #include "device/alarm.h"
 #include "device/level.h"
+#include "guard/growth.h"
 #include "guard/ladder.h"
 
 #define ACT_RATIO      0.85
@@ -69,6 +70,9 @@ struct mt_guard {
     uint64_t start_ns;
     uint64_t used_bytes;
     uint64_t peak_bytes;
+    struct mt_growth_bins bins;
+    struct mt_monitor_growth growth;
+    size_t n_leaks;
     size_t n_acts;
     struct mt_guard_act acts[MT_GUARD_ACTS]; /* a ring */
 };
@@ -270,6 +274,7 @@ int mt_guard_start(const struct mt_guard_options *options, struct mt_guard **gua
     made->options = *options;
     mt_group_os_init(&made->os);
     made->start_ns = now_ns(made);
+    made->growth.full_ns = made->growth.full_low_ns = MT_UNKNOWN;
     set_ladders(made);
     status = options->argv ? start_job(made, error)
                            : mt_process_read(&made->os.host, options->pid, &made->found, error);
@@ -525,12 +530,24 @@ static int wait_and_look(struct mt_guard *guard)
     return look_at_pid(guard);
 }
 
+static void follow_growth(struct mt_guard *guard)
+{
+    uint64_t limit = guard->ladder.limit_bytes;
+    enum mt_leak before = guard->growth.leak;
+    if (!mt_growth_add(&guard->bins, now_ns(guard), guard->used_bytes))
+        return;
+    mt_growth_of(&guard->bins, limit > guard->used_bytes ? limit - guard->used_bytes : 0,
+                 &guard->growth);
+    guard->n_leaks += before == MT_LEAK_NONE && guard->growth.leak != MT_LEAK_NONE;
+}
+
 void mt_guard_wait(struct mt_guard *guard, struct mt_guard_status *status)
 {
     int running = wait_and_look(guard);
     if (running) {
         if (guard->used_bytes > guard->peak_bytes)
             guard->peak_bytes = guard->used_bytes;
+        follow_growth(guard);
         look_at_place(guard, &guard->ladder, MT_GUARD_HOST, guard->used_bytes);
         for (size_t i = 0; i < guard->options.n_devices; i++)
             if (guard->device_bytes[i] != MT_UNKNOWN)
@@ -539,7 +556,8 @@ void mt_guard_wait(struct mt_guard *guard, struct mt_guard_status *status)
         take_room_back(guard);
         keep_room(guard);
     }
-    *status = (struct mt_guard_status){running, guard->used_bytes, guard->n_acts};
+    *status = (struct mt_guard_status){running, guard->used_bytes, guard->n_acts, guard->n_leaks,
+                                       guard->growth};
 }
 
 size_t mt_guard_acts(const struct mt_guard *guard, struct mt_guard_act *acts, size_t capacity)

@@ -18,6 +18,7 @@
 #define PAUSE_NS        1000000000u
 #define CALLBACK_NS     10000000000u
 #define NS_PER_S        1000000000u
+#define BYTES_PER_NS    8u /* that a place fills by at most */
 
 /* ---- making and ending ---- */
 
@@ -300,6 +301,16 @@ int mt_monitor_record(struct mt_monitor *monitor, struct mt_monitor_snapshot *sn
     if (snapshot)
         *snapshot = seen;
     return 0;
+}
+
+uint64_t mt_monitor_wait_ns(struct mt_monitor *monitor, uint64_t least_ns, uint64_t most_ns)
+{
+    struct mt_monitor_snapshot last;
+    if (mt_monitor_history(monitor, &last, 1) == 0 || last.pressure == MT_PRESSURE_CRITICAL)
+        return least_ns;
+    double level = monitor->options.level_ratios[last.pressure] * (double)last.total_bytes;
+    double ns = (level - (double)last.allocated_bytes) / BYTES_PER_NS;
+    return ns <= (double)least_ns ? least_ns : ns >= (double)most_ns ? most_ns : (uint64_t)ns;
 }
 
 size_t mt_monitor_history(struct mt_monitor *monitor, struct mt_monitor_snapshot *snapshots,

@@ -7,7 +7,8 @@
 
 /* By number; one that is missing has no name. */
 static const struct mt_ggml_type types[] = {
-#define ROW(NAME, number, name, elements, bytes) [number] = {number, name, elements, bytes, 0, 0},
+#define ROW(NAME, number, name, elements, bytes)                                                   \
+    [number] = {number, name, elements, bytes, .is_ik = 0},
     MT_GGML_TYPE_LIST(ROW)
 #undef ROW
 #define ROW(NAME, number, name, elements, bytes, row)                                              \

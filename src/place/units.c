@@ -23,9 +23,9 @@ struct quantisation {
 /* bitsandbytes: a scale in f32 for each 64 weights, or in 8 bits with another one in f32 for each
  * 256 of these (its functional.py, quantize_4bit); int8 has a scale for each row. */
 static const struct quantisation quantisations[] = {
-    {"nf4", 9, 2},
-    {"nf4-double", 2113, 512},
-    {"int8", 8, 1},
+    {.name = "nf4", .bits = 9, .of = 2},
+    {.name = "nf4-double", .bits = 2113, .of = 512},
+    {.name = "int8", .bits = 8, .of = 1},
 };
 
 static const char *const way_names[MT_PLACE_WAY_COUNT] = {

@@ -70,6 +70,9 @@ static void empty_all(struct mt_pool *pool, struct mt_pool_front *front)
 {
     pthread_mutex_lock(&pool->lock);
     empty_own_large(pool, front);
+    if (mt_pool_read(&front->youngest_units))
+        mt_pool_free_locked(pool, front->youngest);
+    atomic_store_explicit(&front->youngest_units, 0, memory_order_relaxed);
     for (unsigned key = 0; key < MT_POOL_CLASSES; key++)
         empty(pool, front, key, 0);
     front->flush = atomic_load(&pool->flush);
@@ -314,7 +317,9 @@ int mt_pool_front_keep(struct mt_pool *pool, uint64_t address)
         empty_all(pool, front);
     if (mt_pool_front_push(pool, address))
         return 1;
-    make_room(pool, front, units - 1);
+    uint64_t youngest_units = mt_pool_read(&front->youngest_units);
+    if (youngest_units) /* which had no room among the others of its size */
+        make_room(pool, front, (unsigned)youngest_units - 1);
     return mt_pool_front_push(pool, address);
 }
 
@@ -357,6 +362,7 @@ void mt_pool_front_count(struct mt_pool *pool, struct mt_pool_stats *stats)
                 large ? mt_pool_table_find(&pool->live, large) : NULL;
             stats->front_bytes += block ? block->size_bytes : 0;
         }
+        stats->front_bytes += mt_pool_read(&front->youngest_units) * MT_POOL_ALIGN;
         for (unsigned key = 0; key < MT_POOL_CLASSES; key++)
             stats->front_bytes += atomic_load_explicit(&front->n[key], memory_order_relaxed) *
                                   (key + 1) * (uint64_t)MT_POOL_ALIGN;

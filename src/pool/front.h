@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* What a thread keeps: blocks up to 64 KiB that it gave back, by exact size, and the last few
- * larger ones. Taking them again needs no lock. Tables, with an entry for each 512 bytes of an
- * arena, say how large a block of stream 0 is that was handed out, so that giving one back looks at
- * one place. */
+ * larger ones. The youngest of the small ones has a place of its own, ahead of the others of its
+ * size: a thread that takes and gives back one block again and again then waits for no count that
+ * it wrote itself a moment ago. Taking them again needs no lock. Tables, with an entry for each 512
+ * bytes of an arena, say how large a block of stream 0 is that was handed out, so that giving one
+ * back looks at one place. */
 #ifndef MT_POOL_FRONT_H
 #define MT_POOL_FRONT_H
 
@@ -14,14 +16,16 @@
 #define MT_POOL_MOST    ((uint64_t)1 << 20) /* bytes of small blocks that a thread keeps */
 #define MT_POOL_KEPT    255u                /* in the table of small blocks: with a thread */
 #define MT_POOL_WITH    0x80000000u         /* added in the table of large ones: with a thread */
-#define MT_POOL_FEW     8u                  /* large blocks that a thread keeps */
+#define MT_POOL_FEW     16u                 /* large blocks that a thread keeps */
 
 /* The owner alone writes, but that anyone with the pool's lock may take a large address. The counts
- * may be read by others. Invariants: n[i] <= room[i] <= MT_POOL_DEPTH; granted_bytes is the sum of
- * what the rooms are for, and no more than MT_POOL_MOST. */
+ * and the youngest's size may be read by others. Invariants: n[i] <= room[i] <= MT_POOL_DEPTH;
+ * granted_bytes is the sum of what the rooms are for, and no more than MT_POOL_MOST. */
 struct mt_pool_front {
     _Atomic uint64_t n_taken, n_kept;
-    unsigned n_large; /* of the two below; the youngest is the last */
+    _Atomic uint64_t youngest_units; /* size in MT_POOL_ALIGN; 0: there is none */
+    uint64_t youngest;               /* its address */
+    unsigned n_large;                /* of the two below; the youngest is the last */
     uint64_t large_keys[MT_POOL_FEW];
     _Atomic uint64_t large_addresses[MT_POOL_FEW]; /* 0: someone took it */
     uint64_t flush;                                /* the pool's when it was last emptied for it */
@@ -118,13 +122,18 @@ static inline int mt_pool_front_pop(struct mt_pool *pool, uint64_t bytes, uint64
     uint64_t key = (bytes - 1) / MT_POOL_ALIGN; /* no block has that of 0 bytes */
     if (mt_pool_mine.last.id != mt_pool_read(&pool->front_id))
         return 0;
-    if (key >= MT_POOL_CLASSES)
+    uint64_t small = front->youngest;
+    if (mt_pool_read(&front->youngest_units) == key + 1) {
+        atomic_store_explicit(&front->youngest_units, 0, memory_order_relaxed);
+    } else if (key >= MT_POOL_CLASSES) {
         return mt_pool_front_pop_large(pool, front, key, address);
-    unsigned n = atomic_load_explicit(&front->n[key], memory_order_relaxed);
-    if (!n)
-        return 0;
-    uint64_t small = front->addresses[key][n - 1];
-    atomic_store_explicit(&front->n[key], (uint8_t)(n - 1), memory_order_relaxed);
+    } else {
+        unsigned n = atomic_load_explicit(&front->n[key], memory_order_relaxed);
+        if (!n)
+            return 0;
+        small = front->addresses[key][n - 1];
+        atomic_store_explicit(&front->n[key], (uint8_t)(n - 1), memory_order_relaxed);
+    }
     atomic_store_explicit(&pool->classes[mt_pool_place(&pool->arenas[MT_POOL_SMALL], small)],
                           (uint8_t)(key + 1), memory_order_relaxed);
     mt_pool_add(&front->n_taken, 1);
@@ -148,6 +157,20 @@ static inline int mt_pool_front_push_large(struct mt_pool *pool, struct mt_pool_
     return 1;
 }
 
+/* Puts the youngest among the others of its size. 0 where there is no room for it. */
+static inline int mt_pool_front_age(struct mt_pool_front *front)
+{
+    uint64_t units = mt_pool_read(&front->youngest_units);
+    if (!units)
+        return 1;
+    unsigned n = atomic_load_explicit(&front->n[units - 1], memory_order_relaxed);
+    if (n >= front->room[units - 1])
+        return 0;
+    front->addresses[units - 1][n] = front->youngest;
+    atomic_store_explicit(&front->n[units - 1], (uint8_t)(n + 1), memory_order_relaxed);
+    return 1;
+}
+
 /* 1 where the calling thread keeps the block now, or 0. */
 static inline int mt_pool_front_push(struct mt_pool *pool, uint64_t address)
 {
@@ -158,13 +181,10 @@ static inline int mt_pool_front_push(struct mt_pool *pool, uint64_t address)
     if (at >= pool->n_classes)
         return mt_pool_front_push_large(pool, front, address);
     unsigned units = atomic_load_explicit(&pool->classes[at], memory_order_relaxed);
-    if (!units || units == MT_POOL_KEPT)
+    if (!units || units == MT_POOL_KEPT || !mt_pool_front_age(front))
         return 0;
-    unsigned n = atomic_load_explicit(&front->n[units - 1], memory_order_relaxed);
-    if (n >= front->room[units - 1])
-        return 0;
-    front->addresses[units - 1][n] = address;
-    atomic_store_explicit(&front->n[units - 1], (uint8_t)(n + 1), memory_order_relaxed);
+    front->youngest = address;
+    atomic_store_explicit(&front->youngest_units, units, memory_order_relaxed);
     atomic_store_explicit(&pool->classes[at], (uint8_t)MT_POOL_KEPT, memory_order_relaxed);
     mt_pool_add(&front->n_kept, 1);
     return 1;

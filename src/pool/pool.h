@@ -8,7 +8,7 @@
 
 #include "pool/arena.h"
 
-#define MT_POOL_SMALL_BYTES ((uint64_t)1 << 20) /* the largest of the arena of small blocks */
+#define MT_POOL_SMALL_BYTES ((uint64_t)1 << 18) /* the largest of the arena of small blocks */
 #define MT_POOL_MAX_USES    8u
 #define MT_POOL_TICKS       128u
 #define MT_POOL_NO_FRONT    UINT64_MAX /* the id of no pool, nor of a thread without any */

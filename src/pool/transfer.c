@@ -8,7 +8,8 @@
 
 #define MOST_BYTES ((uint64_t)16 << 20) /* of small blocks */
 #define MOST_EACH  256u                 /* of a size */
-#define MANY       1024u                /* blocks in a row, after which a thread only gives back */
+#define MOST_LARGE (4 * MT_POOL_FEW)
+#define MANY       1024u /* blocks in a row, after which a thread only gives back */
 
 /* Guarded by the pool's lock; the counts may be read by others. Invariant: `bytes` is the sum of
  * the small blocks'. */
@@ -16,8 +17,8 @@ struct mt_pool_transfer {
     uint64_t bytes;
     _Atomic uint16_t n[MT_POOL_CLASSES];
     _Atomic unsigned n_large;
-    uint64_t large_keys[MT_POOL_FEW];
-    uint64_t large_addresses[MT_POOL_FEW];
+    uint64_t large_keys[MOST_LARGE];
+    uint64_t large_addresses[MOST_LARGE];
     uint64_t addresses[MT_POOL_CLASSES][MOST_EACH];
 };
 
@@ -61,7 +62,7 @@ void mt_pool_transfer_give_large(struct mt_pool *pool, struct mt_pool_front *fro
     struct mt_pool_transfer *transfer = for_giver(pool, front);
     if (!transfer)
         return;
-    for (unsigned i = 0; i < front->n_large && transfer->n_large < MT_POOL_FEW; i++) {
+    for (unsigned i = 0; i < front->n_large && transfer->n_large < MOST_LARGE; i++) {
         uint64_t address = atomic_exchange(&front->large_addresses[i], 0);
         if (!address)
             continue;

@@ -4,9 +4,13 @@
 #define MT_PREDICT_SHEET_H
 
 #include <memtally/model_file.h>
-#include <memtally/predict.h>
+#include <memtally/provenance.h>
+#include <memtally/settings.h>
 
 #include "engine/engine.h"
+
+struct mt_estimate_pool; /* both of <memtally/predict.h> */
+struct mt_estimate_graphs;
 
 #define MT_HOST_PLACE (-1)
 

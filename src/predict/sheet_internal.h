@@ -3,6 +3,8 @@
 #ifndef MT_PREDICT_SHEET_PARTS_H
 #define MT_PREDICT_SHEET_PARTS_H
 
+#include <memtally/predict.h>
+
 #include "base/arena.h"
 #include "predict/sheet.h"
 

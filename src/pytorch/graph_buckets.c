@@ -5,6 +5,8 @@
 
 #include <stdlib.h>
 
+#include <memtally/units.h>
+
 #include "base/array.h"
 #include "pytorch/trace.h"
 

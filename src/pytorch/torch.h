@@ -9,8 +9,10 @@
 #ifndef MT_PYTORCH_TORCH_H
 #define MT_PYTORCH_TORCH_H
 
+#include <memtally/category.h>
 #include <memtally/error.h>
-#include <memtally/tally.h>
+#include <memtally/provenance.h>
+#include <stddef.h>
 
 #define MT_TORCH_PIECES_MAX 64u
 

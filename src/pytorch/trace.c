@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <memtally/units.h>
+
 /* Times that PyTorch gives are of another clock and whole microseconds. */
 #define CLOCK_NS 100000u
 

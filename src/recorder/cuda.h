@@ -112,6 +112,15 @@ HIDDEN void *cuda_hook_by_name(const char *name, const char **unfindable);
  * the runtime: "libnccl.so.2". NULL where it is not known; "" is the program itself. */
 HIDDEN const char *cuda_caller(const void *frame);
 
+/* A peak that others raise too. */
+static inline void cuda_raise(uint64_t *peak, uint64_t value)
+{
+    uint64_t seen = __atomic_load_n(peak, __ATOMIC_RELAXED);
+    while (seen < value && !__atomic_compare_exchange_n(peak, &seen, value, 1, __ATOMIC_RELAXED,
+                                                        __ATOMIC_RELAXED)) {
+    }
+}
+
 /* Whether a name may be the driver's: "cuMemAlloc", not "cudaMalloc" nor "cublasCreate". */
 static inline int cuda_may_have(const char *name)
 {

@@ -11,6 +11,7 @@
 
 #include "base/gpu_uuid.h"
 #include "recorder/cuda.h"
+#include "recorder/cuda_cap.h"
 #include "recorder/real.h"
 
 #define FRAME            __builtin_frame_address(0)
@@ -105,6 +106,7 @@ static void ask_used_of(int device, enum mt_device_reason reason)
 static void note_given(int device, enum mt_device_kind kind, uint64_t object, uint64_t size,
                        const void *frame)
 {
+    cuda_cap_keep(kind, object, device, size);
     if (device < 0 || device >= DEVICES_TOLD_MAX)
         return;
     tell_device(device);
@@ -143,6 +145,7 @@ static void note_refused(int device, enum mt_device_kind kind, uint64_t size, co
 static void note_gone(enum mt_device_kind kind, uint64_t object)
 {
     uint64_t fields[] = {kind, object};
+    cuda_cap_give_back(kind, object);
     if (object)
         write_event(MT_EVENT_DEVICE_FREE, fields, 2);
 }
@@ -164,12 +167,23 @@ static void ask_pool(int device, void *pool)
     write_event(MT_EVENT_DEVICE_POOL, fields, 3);
 }
 
+/* What came of asking for `size` bytes of a device: what was past the cap is as if the driver had
+ * refused it. */
+static int answered(int result, int device, enum mt_device_kind kind, uint64_t size,
+                    const void *frame)
+{
+    if (result > 0)
+        cuda_cap_put_back(device, size);
+    if (result == CUDA_OUT_OF_MEMORY || result == PAST_CAP)
+        note_refused(device, kind, size, frame);
+    return result == PAST_CAP ? CUDA_OUT_OF_MEMORY : result;
+}
+
 /* What came of an allocation by address. */
 static int given(int result, enum mt_device_kind kind, const uint64_t *address, uint64_t size,
                  const void *frame)
 {
-    if (result == CUDA_OUT_OF_MEMORY)
-        note_refused(current_device(), kind, size, frame);
+    result = answered(result, current_device(), kind, size, frame);
     if (result != 0 || !address || !*address)
         return result;
     int device = device_of(*address);
@@ -216,24 +230,30 @@ int cuGetProcAddress_v2(const char *symbol, void **function, int version, uint64
 int cuMemAlloc_v2(uint64_t *address, size_t size)
 {
     REAL(cuMemAlloc_v2)
-    return given(memtally_real.cuda.cuMemAlloc_v2(address, size), MT_DEVICE_LINEAR, address, size,
-                 FRAME);
+    int result =
+        WITHIN_CAP(current_device(), size, memtally_real.cuda.cuMemAlloc_v2(address, size));
+    return given(result, MT_DEVICE_LINEAR, address, size, FRAME);
 }
 
 int cuMemAllocPitch_v2(uint64_t *address, size_t *pitch, size_t width, size_t height,
                        unsigned element)
 {
     REAL(cuMemAllocPitch_v2)
-    int result = memtally_real.cuda.cuMemAllocPitch_v2(address, pitch, width, height, element);
+    int device = current_device();
+    int result =
+        WITHIN_CAP(device, width * height,
+                   memtally_real.cuda.cuMemAllocPitch_v2(address, pitch, width, height, element));
     size_t row = result == 0 && pitch ? *pitch : width;
+    cuda_cap_add(device, (row - width) * height);
     return given(result, MT_DEVICE_LINEAR, address, row * height, FRAME);
 }
 
 int cuMemAllocManaged(uint64_t *address, size_t size, unsigned flags)
 {
     REAL(cuMemAllocManaged)
-    return given(memtally_real.cuda.cuMemAllocManaged(address, size, flags), MT_DEVICE_MANAGED,
-                 address, size, FRAME);
+    int result = WITHIN_CAP(current_device(), size,
+                            memtally_real.cuda.cuMemAllocManaged(address, size, flags));
+    return given(result, MT_DEVICE_MANAGED, address, size, FRAME);
 }
 
 int cuMemFree_v2(uint64_t address)
@@ -312,7 +332,7 @@ int cuMemHostUnregister(void *address)
     int name parameters                                                                            \
     {                                                                                              \
         REAL(name)                                                                                 \
-        int result = memtally_real.cuda.name arguments;                                            \
+        int result = WITHIN_CAP(current_device(), size, memtally_real.cuda.name arguments);        \
         if (result == 0)                                                                           \
             ask_pool(device_of(*address), pool);                                                   \
         return given(result, MT_DEVICE_POOLED, address, size, FRAME);                              \
@@ -390,9 +410,9 @@ int cuMemCreate(uint64_t *handle, size_t size, const struct cuda_properties *pro
     int device = properties && properties->location_type == CUDA_LOCATION_DEVICE
                      ? properties->location_id
                      : NO_DEVICE;
-    int result = memtally_real.cuda.cuMemCreate(handle, size, properties, flags);
-    if (result == CUDA_OUT_OF_MEMORY)
-        note_refused(device, MT_DEVICE_PHYSICAL, size, FRAME);
+    int result =
+        WITHIN_CAP(device, size, memtally_real.cuda.cuMemCreate(handle, size, properties, flags));
+    result = answered(result, device, MT_DEVICE_PHYSICAL, size, FRAME);
     if (result != 0 || device < 0)
         return result;
     note_given(device, MT_DEVICE_PHYSICAL, *handle, size, FRAME);
@@ -411,8 +431,10 @@ int cuMemRetainAllocationHandle(uint64_t *handle, void *address)
 {
     REAL(cuMemRetainAllocationHandle)
     int result = memtally_real.cuda.cuMemRetainAllocationHandle(handle, address);
-    if (result == 0)
-        write_event(MT_EVENT_DEVICE_HELD, handle, 1);
+    if (result != 0)
+        return result;
+    cuda_cap_hold(*handle);
+    write_event(MT_EVENT_DEVICE_HELD, handle, 1);
     return result;
 }
 
@@ -434,8 +456,10 @@ int cuMemMap(uint64_t address, size_t size, size_t offset, uint64_t handle, uint
     REAL(cuMemMap)
     int result = memtally_real.cuda.cuMemMap(address, size, offset, handle, flags);
     uint64_t fields[] = {address, size, handle};
-    if (result == 0)
-        write_event(MT_EVENT_DEVICE_MAP, fields, 3);
+    if (result != 0)
+        return result;
+    cuda_cap_map(address, size, handle);
+    write_event(MT_EVENT_DEVICE_MAP, fields, 3);
     return result;
 }
 
@@ -444,6 +468,7 @@ int cuMemUnmap(uint64_t address, size_t size)
     REAL(cuMemUnmap)
     uint64_t fields[] = {address, size};
     write_event(MT_EVENT_DEVICE_UNMAP, fields, 2);
+    cuda_cap_unmap(address, size);
     return changed(memtally_real.cuda.cuMemUnmap(address, size), MT_DEVICE_BY_CALL);
 }
 
@@ -502,7 +527,6 @@ CHANGES(cuCtxCreate_v3,
         (context, affinities, n_affinities, flags, device), MT_DEVICE_BY_CONTEXT)
 CHANGES(cuCtxCreate_v4, (void **context, void *parameters, unsigned flags, int device),
         (context, parameters, flags, device), MT_DEVICE_BY_CONTEXT)
-CHANGES(cuCtxDestroy_v2, (void *context), (context), MT_DEVICE_BY_CONTEXT)
 CHANGES(cuCtxSetLimit, (int limit, size_t value), (limit, value), MT_DEVICE_BY_CONTEXT)
 CHANGES(cuGraphInstantiate, (void **exec, void *graph, void **node, char *log, size_t size),
         (exec, graph, node, log, size), MT_DEVICE_BY_GRAPH)
@@ -524,8 +548,7 @@ static int given_array(int result, void *const *array, const struct cuda_array_3
 {
     int device = current_device();
     uint64_t bytes = form ? cuda_array_bytes(form, levels) : 0;
-    if (result == CUDA_OUT_OF_MEMORY)
-        note_refused(device, MT_DEVICE_ARRAY, bytes, frame);
+    result = answered(result, device, MT_DEVICE_ARRAY, bytes, frame);
     if (result == 0 && bytes)
         note_given(device, MT_DEVICE_ARRAY, (uint64_t)(uintptr_t)*array, bytes, frame);
     return changed(result, MT_DEVICE_BY_ARRAY);
@@ -539,22 +562,27 @@ int cuArrayCreate_v2(void **array, const struct cuda_array *form)
         same =
             (struct cuda_array_3d){form->width, form->height, 0, form->format, form->channels, 0};
     ask_used(current_device(), MT_DEVICE_BEFORE);
-    return given_array(memtally_real.cuda.cuArrayCreate_v2(array, form), array, &same, 1, FRAME);
+    int result = WITHIN_CAP(current_device(), form ? cuda_array_bytes(&same, 1) : 0,
+                            memtally_real.cuda.cuArrayCreate_v2(array, form));
+    return given_array(result, array, &same, 1, FRAME);
 }
 
 int cuArray3DCreate_v2(void **array, const struct cuda_array_3d *form)
 {
     REAL(cuArray3DCreate_v2)
     ask_used(current_device(), MT_DEVICE_BEFORE);
-    return given_array(memtally_real.cuda.cuArray3DCreate_v2(array, form), array, form, 1, FRAME);
+    int result = WITHIN_CAP(current_device(), form ? cuda_array_bytes(form, 1) : 0,
+                            memtally_real.cuda.cuArray3DCreate_v2(array, form));
+    return given_array(result, array, form, 1, FRAME);
 }
 
 int cuMipmappedArrayCreate(void **array, const struct cuda_array_3d *form, unsigned levels)
 {
     REAL(cuMipmappedArrayCreate)
     ask_used(current_device(), MT_DEVICE_BEFORE);
-    return given_array(memtally_real.cuda.cuMipmappedArrayCreate(array, form, levels), array, form,
-                       levels, FRAME);
+    int result = WITHIN_CAP(current_device(), form ? cuda_array_bytes(form, levels) : 0,
+                            memtally_real.cuda.cuMipmappedArrayCreate(array, form, levels));
+    return given_array(result, array, form, levels, FRAME);
 }
 
 int cuArrayDestroy(void *array)
@@ -698,6 +726,14 @@ int cuDeviceGraphMemTrim(int device)
 UNLOADS(cuModuleUnload, (void *module), (module))
 UNLOADS(cuLibraryUnload, (void *library), (library))
 
+int cuCtxDestroy_v2(void *context)
+{
+    REAL(cuCtxDestroy_v2)
+    ask_used(current_device(), MT_DEVICE_BEFORE);
+    cuda_cap_end_context(context);
+    return changed(memtally_real.cuda.cuCtxDestroy_v2(context), MT_DEVICE_BY_CONTEXT);
+}
+
 /* The primary context of a device need not become the current one. */
 int cuDevicePrimaryCtxRetain(void **context, int device)
 {
@@ -717,6 +753,7 @@ int cuDevicePrimaryCtxRetain(void **context, int device)
 static void note_reset(int device)
 {
     uint64_t field = (uint64_t)device;
+    cuda_cap_reset(device);
     write_event(MT_EVENT_DEVICE_RESET, &field, 1);
 }
 

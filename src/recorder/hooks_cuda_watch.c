@@ -20,14 +20,6 @@ static int is_ready(const struct device_watch *watch)
     return __atomic_load_n(&watch->state, __ATOMIC_ACQUIRE) == READY;
 }
 
-static void raise(uint64_t *peak, uint64_t value)
-{
-    uint64_t seen = __atomic_load_n(peak, __ATOMIC_RELAXED);
-    while (seen < value && !__atomic_compare_exchange_n(peak, &seen, value, 1, __ATOMIC_RELAXED,
-                                                        __ATOMIC_RELAXED)) {
-    }
-}
-
 void cuda_watch_used(int device, uint64_t used_bytes)
 {
     struct process *process = memtally_recorder.process;
@@ -41,7 +33,7 @@ void cuda_watch_used(int device, uint64_t used_bytes)
     for (unsigned i = 0; i < DEVICE_WATCHES; i++) {
         struct device_watch *watch = &process->device_watches[i];
         if (is_ready(watch) && strcmp(watch->uuid, text) == 0)
-            raise(&watch->peak_bytes, used_bytes);
+            cuda_raise(&watch->peak_bytes, used_bytes);
     }
 }
 

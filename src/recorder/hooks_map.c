@@ -51,10 +51,25 @@ struct mapping {
     int64_t offset;
 };
 
+/* libunwind maps memory while the recorder is at work: between events, of which none is begun. */
+static struct thread *unwinding(uintptr_t caller)
+{
+    const struct tls *tls = &memtally_tls;
+    if (LIKELY(!tls->busy) || caller < memtally_real.unwinder_low ||
+        caller >= memtally_real.unwinder_high)
+        return NULL;
+    return tls->borrowed & BORROWED ? memtally_recorder.process->leftover : tls->thread;
+}
+
 /* An allocator that maps memory holds its locks. An unwinder asks the loader, and whoever holds the
  * loader's may be waiting for the allocator's. */
 static void note_mapping(const struct mapping *mapping, uintptr_t caller, const void *frame)
 {
+    struct thread *own = unwinding(caller);
+    if (UNLIKELY(own != NULL) && mapping->flags & MAP_ANONYMOUS) {
+        write_self(own, mapping->address, mapping->length);
+        return;
+    }
     struct thread *thread = enter();
     if (!thread)
         return;
@@ -132,6 +147,12 @@ int munmap(void *address, size_t length)
 {
     if (UNLIKELY(!real_ready()))
         return (int)result_of(MT_SYS2(SYS_munmap, address, length));
+    struct thread *own = unwinding(CALLER);
+    if (UNLIKELY(own != NULL)) {
+        uint64_t fields[] = {(uint64_t)(uintptr_t)address, length};
+        mt_write_event(&own->writer, MT_EVENT_MUNMAP, now_ticks(), fields, 2);
+        return memtally_real.munmap(address, length);
+    }
     uint64_t ticks = before_fall(address, length);
     int result = memtally_real.munmap(address, length);
     uint64_t fields[] = {(uint64_t)(uintptr_t)address, length};

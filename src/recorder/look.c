@@ -23,6 +23,10 @@
 #define LEAST_NS_PER_MIB   12000u
 #define MOST_NS_PER_MIB    200000u
 #define TOTALS_TRIES       1000
+#define LOOK_NS            25000u
+#define LAG_BYTES          (512u << 10)
+#define CLOSER_FIRST_NS    1000000u
+#define CLOSER_PART        200
 
 /* A burst of frees should not become a burst of system calls. */
 static int is_too_soon(uint64_t *last_ns)
@@ -64,7 +68,7 @@ static uint64_t step_above(const struct process *process)
     uint64_t highest = __atomic_load_n(&process->pictured_bytes, __ATOMIC_RELAXED);
     uint64_t allowed = allowed_for_steps_ns(process);
     uint64_t part = 320;
-    uint64_t least = PICTURE_STEP / 128;
+    uint64_t least = PICTURE_STEP / 512;
     if (process->picture_spent_ns > allowed / 4 * 3) {
         part = 96;
         least = PICTURE_STEP / 32;
@@ -181,6 +185,7 @@ struct looking {
     struct thread *thread;
     enum mt_picture_reason reason;
     uint64_t least_bytes; /* a picture is wanted from this resident size on */
+    uint64_t step;        /* or so far above the highest that has one; 0: no such step */
     uint64_t name;        /* of the mark */
     int is_marked;        /* the mark is written */
 };
@@ -225,18 +230,32 @@ static void look(void *context)
                            mt_thread_cpu_ns() - before_ns, __ATOMIC_RELAXED);
 }
 
+/* What falls above all pictures is worth a wait for another thread's look: that one may come to the
+ * size when this thread's memory has gone. */
+static int get_turn(struct process *process, int is_worth_a_wait)
+{
+    int waits = is_worth_a_wait && !__atomic_load_n(&process->turn_is_stuck, __ATOMIC_RELAXED);
+    int has = (waits ? await_turn : take_turn)(&process->picture_busy);
+    if (has || waits)
+        __atomic_store_n(&process->turn_is_stuck, !has, __ATOMIC_RELAXED);
+    return has;
+}
+
 static void look_in_turn(struct looking *looking)
 {
     struct process *process = memtally_recorder.process;
-    if (!take_turn(&process->picture_busy))
+    if (!get_turn(process, looking->step != 0))
         return;
+    if (looking->step)
+        looking->least_bytes =
+            __atomic_load_n(&process->pictured_bytes, __ATOMIC_RELAXED) + looking->step;
     do_aside(look, looking);
     end_turn(&process->picture_busy);
 }
 
 static void try_look(struct thread *thread, enum mt_picture_reason reason, uint64_t least_bytes)
 {
-    look_in_turn(&(struct looking){thread, reason, least_bytes, 0, 0});
+    look_in_turn(&(struct looking){.thread = thread, .reason = reason, .least_bytes = least_bytes});
 }
 
 /* The highest resident size of the process so far, by a call that needs no descriptor and a tenth
@@ -249,8 +268,20 @@ static uint64_t highest_so_far(void)
     return (uint64_t)usage.ru_maxrss * 1024;
 }
 
+/* Looks for what the kernel's figure does not show yet may take a two hundredth of the time. */
+static int may_look_closer(struct process *process)
+{
+    uint64_t allowed = CLOSER_FIRST_NS + (mt_monotonic_ns() - process->start_ns) / CLOSER_PART;
+    if (__atomic_load_n(&process->closer_ns, __ATOMIC_RELAXED) > allowed)
+        return 0;
+    __atomic_fetch_add(&process->closer_ns, LOOK_NS, __ATOMIC_RELAXED);
+    return 1;
+}
+
 /* Whether the resident size may stand higher than at each look. What the kernel keeps is the
- * highest of all programs that the process has run: one that it began with tells nothing. */
+ * highest of all programs that the process has run: one that it began with tells nothing. Linux
+ * takes it from counters of which each processor keeps up to 32 pages, so that it stands still
+ * while memory grows by less, and falls short after it has moved. */
 static int may_be_higher(struct process *process, uint64_t step)
 {
     uint64_t highest = highest_so_far();
@@ -258,7 +289,9 @@ static int may_be_higher(struct process *process, uint64_t step)
     uint64_t passed = __atomic_load_n(&process->passed_bytes, __ATOMIC_RELAXED);
     if (!highest || highest == process->unseen_bytes)
         return 1;
-    return highest > known + step && highest > passed + step;
+    if (highest > known + step && highest > passed + step)
+        return 1;
+    return highest != passed && highest + LAG_BYTES > known + step && may_look_closer(process);
 }
 
 /* Whatever the look finds, the highest size is either pictured then or gone. */
@@ -266,8 +299,7 @@ static void look_above(struct thread *thread, uint64_t step)
 {
     struct process *process = memtally_recorder.process;
     __atomic_store_n(&process->passed_bytes, highest_so_far(), __ATOMIC_RELAXED);
-    try_look(thread, MT_PICTURE_FALL,
-             __atomic_load_n(&process->pictured_bytes, __ATOMIC_RELAXED) + step);
+    look_in_turn(&(struct looking){.thread = thread, .reason = MT_PICTURE_FALL, .step = step});
 }
 
 /* An engine that gives a buffer back has done with a phase of its work, and what comes after has
@@ -371,7 +403,7 @@ void look_before_filter(struct thread *thread)
 int look_at_mark(struct thread *thread, uint64_t name)
 {
     struct process *process = memtally_recorder.process;
-    struct looking looking = {thread, MT_PICTURE_MARK, 0, name, 0};
+    struct looking looking = {.thread = thread, .reason = MT_PICTURE_MARK, .name = name};
     uint64_t spent = __atomic_load_n(&process->mark_spent_ns, __ATOMIC_RELAXED);
     if (!memtally_recorder.is_filtered && spent < allowed_for_marks_ns(process))
         look_in_turn(&looking);

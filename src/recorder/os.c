@@ -173,6 +173,8 @@ static void os_unmap(void *address, size_t length)
 #define LOCK_WAITED 0x80000000u /* beside the holder's thread number: others wait for it */
 #define LOCK_TRIES  100u
 #define LOCK_TRY_NS 10000000
+#define TURN_TRIES  20u
+#define TURN_TRY_NS 1000000
 
 /* A thread in a process that shares this one's memory (a child of vfork) may be killed alone, and
  * is there until it is waited for. */
@@ -195,13 +197,34 @@ int take_turn(uint32_t *word)
     uint32_t own = (uint32_t)MT_SYS0(SYS_gettid);
     if (__atomic_compare_exchange_n(word, &held, own, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
         return 1;
-    return (held == own || is_gone(held)) &&
+    uint32_t holder = held & ~LOCK_WAITED;
+    return (holder == own || is_gone(holder)) &&
            __atomic_compare_exchange_n(word, &held, own, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+}
+
+int await_turn(uint32_t *word)
+{
+    const struct timespec most = {.tv_nsec = TURN_TRY_NS};
+    for (uint32_t tries = 0; tries < TURN_TRIES; tries++) {
+        if (take_turn(word))
+            return 1;
+        if (memtally_recorder.is_filtered)
+            return 0;
+        uint32_t held = __atomic_load_n(word, __ATOMIC_RELAXED);
+        uint32_t waited = held | LOCK_WAITED;
+        if (held &&
+            (held == waited || __atomic_compare_exchange_n(word, &held, waited, 0, __ATOMIC_RELAXED,
+                                                           __ATOMIC_RELAXED)))
+            MT_SYS4(SYS_futex, word, FUTEX_WAIT_PRIVATE, waited, &most);
+    }
+    return 0;
 }
 
 void end_turn(uint32_t *word)
 {
-    __atomic_store_n(word, 0, __ATOMIC_RELEASE);
+    if (__atomic_exchange_n(word, 0, __ATOMIC_RELEASE) & LOCK_WAITED &&
+        !memtally_recorder.is_filtered)
+        MT_SYS3(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT32_MAX);
 }
 
 /* One try, or a wait for the next. */

@@ -15,7 +15,9 @@
 #include <cpuid.h>
 #endif
 
+#include "base/device_caps.h"
 #include "base/filters.h"
+#include "recorder/cuda_cap.h"
 #include "recorder/real.h"
 #include "recorder/sys.h"
 
@@ -359,6 +361,9 @@ int recorder_start(char **environment)
     if (!__atomic_compare_exchange_n(&recorder->state, &state, STARTING, 0, __ATOMIC_ACQUIRE,
                                      __ATOMIC_ACQUIRE))
         return state == STARTED;
+    const char *caps = setting(given, MT_CAPS_VARIABLE);
+    if (caps)
+        cuda_cap_start(caps);
     int ready = get_ready(given);
     if (ready && recorder->stacks == MT_STACKS_UNWIND)
         load_unwinder(recorder);

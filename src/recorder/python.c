@@ -29,6 +29,9 @@
 
 /* Offsets, in bytes. From CPython's headers: pystate.h, pycore_frame.h, code.h, unicodeobject.h. */
 static const struct python_layout layouts[] = {
+    /* version, frame and cframe of a thread; of a frame: code, previous, instruction, owner,
+     * is_entry; of code: first line, name, file, lines, instructions; of a text: ASCII head, wide
+     * head */
     {310, 24, NO_FIELD, 32, 24, 96, NO_FIELD, NO_FIELD, {40, 112, 104, 120, NO_FIELD, 48, 72}},
     {311, 56, 8, 32, 48, 56, 69, 68, {72, 128, 112, 136, 184, 48, 72}},
     {312, 56, 0, 0, 8, 56, 70, NO_FIELD, {68, 128, 112, 136, 192, 40, 56}},

@@ -5,6 +5,7 @@
 
 #include "recorder/blas.h"
 #include "recorder/cuda.h"
+#include "recorder/cuda_cap.h"
 #include "recorder/recorder.h"
 
 /* Whether real functions are known yet. */
@@ -30,6 +31,7 @@ struct real {
     size_t (*malloc_usable_size)(void *address); /* NULL where malloc's module has none */
     uint32_t cuda_state;                         /* enum lookup */
     struct cuda cuda;                            /* once it is known */
+    struct cuda_cap cap;
     struct blas blas;
     struct cuda_unwinder unwinder;
     uintptr_t launched[CUDA_LAUNCHED];

@@ -103,7 +103,8 @@ enum process_state { PROCESS_NEW, PROCESS_STARTING, PROCESS_RECORDS, PROCESS_GAV
 struct process {
     uint32_t alive; /* enum process_state */
     uint32_t next_stream;
-    uint32_t picture_busy; /* whose turn it is, by its thread number; also guards `scratch` */
+    uint32_t picture_busy;  /* whose turn it is, by its thread number; also guards `scratch` */
+    uint32_t turn_is_stuck; /* it was waited for in vain, and not taken since */
     uint32_t ended;
     uint32_t leftover_busy;
     struct mt_file file;
@@ -122,6 +123,7 @@ struct process {
     uint64_t passed_bytes;       /* a higher one that had fallen before it was looked at */
     uint64_t fallen_bytes;       /* by falls since the last look that were too small for one */
     uintptr_t heap_end;          /* of libc's heap at its last look */
+    uint64_t closer_ns;          /* spent on looks for what the kernel's figure may not show yet */
     uint64_t unseen_bytes;       /* the kernel's highest size from before this program; 0: none */
     uint32_t looked_at_stop; /* the picture at the end is taken, and only a higher one is wanted */
     uint64_t picture_spent_ns;
@@ -336,8 +338,10 @@ HIDDEN void look_at_beginning(struct process *process, uint64_t resident);
 HIDDEN int do_aside(void (*function)(void *context), void *context);
 HIDDEN void do_aside_or_here(void (*function)(void *context), void *context);
 
-/* os.c. A turn is not waited for: returns 0 where another thread has it. */
+/* os.c. Whether this thread has the turn now: a turn that another thread has is not waited for, or
+ * is waited for some 20 ms. */
 HIDDEN int take_turn(uint32_t *word);
+HIDDEN int await_turn(uint32_t *word);
 HIDDEN void end_turn(uint32_t *word);
 extern HIDDEN const struct mt_record_os memtally_record_os;
 /* Says `text` on standard error, once in the life of a program, without harm to it: not where

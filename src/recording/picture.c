@@ -36,10 +36,12 @@ struct pm_scan_arg {
 #define PAGE_PRESENT ((uint64_t)1 << 3)
 #define PAGE_PFNZERO ((uint64_t)1 << 5)
 #define PAGE_HUGE    ((uint64_t)1 << 6)
+#define PAGEMAP_SOLE ((uint64_t)1 << 56) /* no other process has the page */
 #define PAGEMAP_FILE ((uint64_t)1 << 61)
 #define PAGEMAP_HERE ((uint64_t)1 << 63)
 #define KERNEL_SPACE ((uint64_t)1 << 63)
 #define PATH_BYTES   64
+#define ENTRIES      512u /* of pagemap that are read at once */
 
 /* Linux holds the lock of a process's mappings during a scan. The process that is looked at waits
  * for it no longer than this many pages take: some 0.2 ms. */
@@ -67,9 +69,12 @@ struct picture {
     uint64_t last_page;
     struct run open_run; /* n_pages 0: none */
     uint32_t n_runs;
-    int written;      /* some runs are in the recording */
-    struct run *runs; /* MT_RUNS_PIECE of them, in the scratch memory */
-    char *text;       /* another part of the scratch memory */
+    int pagemap;           /* its descriptor */
+    uint64_t shared_pages; /* where the request counts them */
+    uint64_t unrested;     /* pages looked at since the last rest */
+    int written;           /* some runs are in the recording */
+    struct run *runs;      /* MT_RUNS_PIECE of them, in the scratch memory */
+    char *text;            /* another part of the scratch memory */
     size_t text_bytes;
     char *maps; /* the rest of it */
     size_t maps_bytes;
@@ -154,10 +159,45 @@ static void flush_runs(struct picture *picture)
     picture->n_runs = 0;
 }
 
+/* Linux holds the lock of the mappings for one read only, which takes some microseconds. */
+static void rest_between_reads(struct picture *picture, uint64_t n_pages)
+{
+    picture->unrested += n_pages;
+    if (picture->unrested < OUTSIDE_MOST_PAGES || !picture->request->rest)
+        return;
+    picture->unrested = 0;
+    picture->request->rest();
+}
+
+/* Counts the pages of the open run that other processes have, too. */
+static void count_shared(struct picture *picture)
+{
+    uint64_t entries[ENTRIES];
+    uint64_t page = picture->open_run.first_page;
+    uint64_t last = page + picture->open_run.n_pages;
+    while (page < last) {
+        uint64_t want = last - page < ENTRIES ? last - page : ENTRIES;
+        long got = picture->os->pread(picture->pagemap, entries, want * sizeof *entries,
+                                      page * sizeof *entries);
+        if (got < (long)sizeof *entries)
+            return;
+        uint64_t n = (uint64_t)got / sizeof *entries;
+        for (uint64_t i = 0; i < n; i++)
+            picture->shared_pages +=
+                (entries[i] & PAGEMAP_HERE) && !(entries[i] & (PAGEMAP_FILE | PAGEMAP_SOLE));
+        page += n;
+        rest_between_reads(picture, n);
+    }
+}
+
 static void close_run(struct picture *picture)
 {
     if (!picture->open_run.n_pages)
         return;
+    const struct mt_picture_request *request = picture->request;
+    if (request->counts_shared && !request->shares_nothing &&
+        !(picture->open_run.flags & MT_RUN_FILE))
+        count_shared(picture);
     picture->runs[picture->n_runs++] = picture->open_run;
     picture->open_run.n_pages = 0;
     if (picture->n_runs == MT_RUNS_PIECE)
@@ -309,11 +349,11 @@ static int scan_pages(struct picture *picture, int fd)
 /* Reads the pagemap entries of [start, end). */
 static int read_pagemap(struct picture *picture, int fd, uint64_t start, uint64_t end)
 {
-    uint64_t entries[512];
+    uint64_t entries[ENTRIES];
     uint64_t page = start / picture->page_bytes;
     uint64_t last = end / picture->page_bytes;
     while (page < last) {
-        uint64_t want = last - page < 512 ? last - page : 512;
+        uint64_t want = last - page < ENTRIES ? last - page : ENTRIES;
         long got = picture->os->pread(fd, entries, want * sizeof *entries, page * sizeof *entries);
         if (got < (long)sizeof *entries)
             return got == 0;
@@ -373,6 +413,7 @@ static int start_over(struct picture *picture)
 {
     picture->open_run.n_pages = 0;
     picture->n_runs = 0;
+    picture->shared_pages = 0;
     return !picture->written;
 }
 
@@ -382,6 +423,7 @@ static enum mt_picture_method write_pages(struct picture *picture)
     int fd = open_of_process(picture, "/pagemap");
     if (fd < 0)
         return MT_METHOD_NONE;
+    picture->pagemap = fd;
     if (!picture->request->avoid_scan && scan_pages(picture, fd))
         method = MT_METHOD_SCAN;
     else if (start_over(picture) && walk_pagemap(picture, fd))
@@ -390,6 +432,39 @@ static enum mt_picture_method write_pages(struct picture *picture)
     flush_runs(picture);
     picture->os->close(fd);
     return method;
+}
+
+/* In the form of smaps_rollup, which has no such line. */
+static void write_shared(struct picture *picture)
+{
+    static const char name[] = "Shared_Anon: ";
+    static const char unit[] = " kB\n";
+    char digits[24];
+    size_t n_digits = 0;
+    size_t n = 0;
+    uint64_t kib = picture->shared_pages * (picture->page_bytes / 1024);
+    do
+        digits[n_digits++] = (char)('0' + kib % 10);
+    while ((kib /= 10) > 0);
+    for (const char *at = name; *at; at++)
+        picture->text[n++] = *at;
+    while (n_digits > 0)
+        picture->text[n++] = digits[--n_digits];
+    for (const char *at = unit; *at; at++)
+        picture->text[n++] = *at;
+    mt_write_bytes(picture->writer, MT_EVENT_PICTURE_TEXT, ticks(picture), MT_TEXT_ROLLUP,
+                   picture->text, n);
+}
+
+/* What it shares with other processes. */
+static void write_sharing(struct picture *picture, enum mt_picture_method method)
+{
+    if (picture->request->shares_nothing)
+        return;
+    if (picture->request->counts_shared && method != MT_METHOD_NONE)
+        write_shared(picture);
+    else
+        write_text(picture, open_of_process(picture, "/smaps_rollup"), MT_TEXT_ROLLUP);
 }
 
 void mt_picture_take(struct mt_writer *writer, const struct mt_picture_request *request,
@@ -416,8 +491,7 @@ void mt_picture_take(struct mt_writer *writer, const struct mt_picture_request *
     mt_write_event(writer, MT_EVENT_PICTURE_BEGIN, ticks(&picture), begin, 4);
     int mapped = write_maps(&picture);
     result->method = write_pages(&picture);
-    if (!request->shares_nothing)
-        write_text(&picture, open_of_process(&picture, "/smaps_rollup"), MT_TEXT_ROLLUP);
+    write_sharing(&picture, result->method);
     write_text(&picture, open_of_process(&picture, "/status"), MT_TEXT_STATUS);
     write_text(&picture, picture.os->open("/proc/meminfo", O_RDONLY | O_CLOEXEC, 0),
                MT_TEXT_MEMINFO);

@@ -17,6 +17,9 @@ struct mt_picture_request {
     int avoid_scan;          /* do as on a kernel without PAGEMAP_SCAN */
     int shares_nothing;      /* it is no fork's parent or child: smaps_rollup, which takes 10 ms for
                                 each GiB, would say nothing else than status */
+    int counts_shared; /* it may share memory, and is so large that smaps_rollup would hold the
+                          lock of its mappings for long: its anonymous pages that others have
+                          are counted in pagemap, piece by piece */
     /* Between two scans, so that a thread that waits for the lock of the mappings gets it: Linux
      * lets a reader that comes back at once go first for 4 ms. NULL: there is no rest. */
     void (*rest)(void);

@@ -11,6 +11,7 @@
 #define HOLE_NS   UINT64_C(1000000000)  /* until an event of a process that is gone is given up */
 #define CLAIM_NS  UINT64_C(10000000000) /* until one is that nobody has put a process to */
 #define LOOK_BACK 4096                  /* events, for the plan of one that was refused */
+#define ALL       (UINT64_C(1) << 62)   /* an owner that is no process: how many hold an object */
 
 const char *mt_place_name(uint8_t place)
 {
@@ -35,48 +36,14 @@ const struct mt_noted *mt_account_reader_at(const struct mt_account_reader *read
     return index < reader->n_events ? at(reader, index) : NULL;
 }
 
-static size_t slot_of(const struct mt_account_reader *reader, uint64_t pid, uint64_t object)
+static struct mt_owned_entry *owned_of_noted(const void *reader, size_t index)
 {
-    uint64_t hash = (object ^ pid << 40) * UINT64_C(0x9e3779b97f4a7c15);
-    size_t mask = reader->live_capacity - 1;
-    size_t slot = (size_t)(hash >> 32) & mask;
-    while (reader->live[slot].event &&
-           (reader->live[slot].pid != pid || reader->live[slot].object != object))
-        slot = (slot + 1) & mask;
-    return slot;
+    return &at(reader, index)->owned;
 }
 
-/* Room for one more, at most half full. */
-static int grow_live(struct mt_account_reader *reader)
+static struct mt_owned_entry *owned_of_holder(const void *reader, size_t index)
 {
-    struct mt_live *old = reader->live;
-    size_t n_old = reader->live_capacity;
-    if (reader->n_live * 2 < n_old)
-        return 1;
-    size_t capacity = n_old ? n_old * 2 : 256;
-    struct mt_live *live = calloc(capacity, sizeof *live);
-    if (!live)
-        return 0;
-    reader->live = live;
-    reader->live_capacity = capacity;
-    for (size_t i = 0; i < n_old; i++)
-        if (old[i].event)
-            live[slot_of(reader, old[i].pid, old[i].object)] = old[i];
-    free(old);
-    return 1;
-}
-
-/* Empties a slot and moves up what had to step aside for it. */
-static void empty_slot(struct mt_account_reader *reader, size_t slot)
-{
-    size_t mask = reader->live_capacity - 1;
-    reader->live[slot].event = 0;
-    reader->n_live--;
-    for (size_t i = (slot + 1) & mask; reader->live[i].event; i = (i + 1) & mask) {
-        struct mt_live moved = reader->live[i];
-        reader->live[i].event = 0;
-        reader->live[slot_of(reader, moved.pid, moved.object)] = moved;
-    }
+    return &((const struct mt_account_reader *)reader)->holders[index].owned;
 }
 
 static struct mt_noted *append(struct mt_account_reader *reader)
@@ -108,9 +75,8 @@ static uint64_t since_start(const struct mt_account_reader *reader, uint64_t tim
 }
 
 /* The end of a buffer, with what it was. */
-static void add_free(struct mt_account_reader *reader, size_t slot, uint64_t time_ns)
+static void add_free(struct mt_account_reader *reader, size_t index, uint64_t time_ns)
 {
-    size_t index = reader->live[slot].event - 1;
     struct mt_noted *noted = append(reader);
     if (!noted) {
         reader->out_of_memory = 1;
@@ -122,7 +88,7 @@ static void add_free(struct mt_account_reader *reader, size_t slot, uint64_t tim
     noted->object = at(reader, index)->object;
     noted->was_told = at(reader, index)->was_told;
     at(reader, index)->freed_at = reader->n_events - 1;
-    empty_slot(reader, slot);
+    mt_owned_take(&reader->live, reader, owned_of_noted, index);
 }
 
 static void fill(struct mt_account_reader *reader, struct mt_noted *noted,
@@ -157,21 +123,15 @@ static void add(struct mt_account_reader *reader, const struct mt_account_event 
 /* An object that is made again was freed in a way that nobody saw. */
 static void add_alloc(struct mt_account_reader *reader, const struct mt_account_event *raw)
 {
-    if (!grow_live(reader)) {
-        reader->out_of_memory = 1;
-        return;
-    }
-    size_t slot = slot_of(reader, raw->pid, raw->object);
-    if (reader->live[slot].event) {
-        add_free(reader, slot, since_start(reader, raw->time_ns));
-        slot = slot_of(reader, raw->pid, raw->object);
-    }
+    size_t before = mt_owned_get(&reader->live, raw->pid, raw->object);
+    if (before)
+        add_free(reader, before - 1, since_start(reader, raw->time_ns));
     size_t index = reader->n_events;
     add(reader, raw, MT_REHEARSAL_ALLOC);
     if (reader->n_events == index)
         return;
-    reader->live[slot] = (struct mt_live){raw->pid, raw->object, index + 1};
-    reader->n_live++;
+    at(reader, index)->owned = (struct mt_owned_entry){.owner = raw->pid, .object = raw->object};
+    reader->out_of_memory |= !mt_owned_put(&reader->live, reader, owned_of_noted, index);
 }
 
 /* What processes share is there once, whoever holds it: as an object of no process. */
@@ -182,20 +142,27 @@ static struct mt_account_event of_nobody(const struct mt_account_event *raw)
     return event;
 }
 
-static int add_holder(struct mt_account_reader *reader, const struct mt_account_event *raw)
-{
-    if (mt_array_reserve(reader->holders, reader->n_holders, reader->holders_capacity, 64) < 0)
-        return 0;
-    reader->holders[reader->n_holders++] = (struct mt_holder){raw->pid, raw->object};
-    return 1;
-}
-
+/* How often a shared object is held, over all processes. */
 static size_t count_holders(const struct mt_account_reader *reader, uint64_t object)
 {
-    size_t n = 0;
-    for (size_t i = 0; i < reader->n_holders; i++)
-        n += reader->holders[i].object == object;
-    return n;
+    return mt_owned_get(&reader->holdings, ALL, object);
+}
+
+static int add_holder(struct mt_account_reader *reader, const struct mt_account_event *raw)
+{
+    size_t n = count_holders(reader, raw->object);
+    size_t before = mt_owned_get(&reader->holdings, raw->pid, raw->object);
+    if (!mt_owned_set(&reader->holdings, ALL, raw->object, n + 1))
+        return 0;
+    if (before) {
+        reader->holders[before - 1].n++;
+        return 1;
+    }
+    if (mt_array_reserve(reader->holders, reader->n_holders, reader->holders_capacity, 64) < 0)
+        return 0;
+    reader->holders[reader->n_holders] =
+        (struct mt_holder){.owned = {.owner = raw->pid, .object = raw->object}, .n = 1};
+    return mt_owned_put(&reader->holdings, reader, owned_of_holder, reader->n_holders++);
 }
 
 static void add_shared_alloc(struct mt_account_reader *reader, const struct mt_account_event *raw)
@@ -213,13 +180,12 @@ static void add_shared_alloc(struct mt_account_reader *reader, const struct mt_a
         at(reader, reader->n_events - 1)->event.pid = raw->pid;
 }
 
+/* The buffer that is there of an object, or NULL. */
 static struct mt_noted *noted_of(const struct mt_account_reader *reader,
-                                 const struct mt_account_event *raw, size_t *slot)
+                                 const struct mt_account_event *raw)
 {
-    if (!reader->n_live)
-        return NULL;
-    *slot = slot_of(reader, raw->pid, raw->object);
-    return reader->live[*slot].event ? at(reader, reader->live[*slot].event - 1) : NULL;
+    size_t number = mt_owned_get(&reader->live, raw->pid, raw->object);
+    return number ? at(reader, number - 1) : NULL;
 }
 
 /* A part of an allocation: kept for who knows its parts. */
@@ -243,8 +209,7 @@ static void keep_told(struct mt_account_reader *reader, const struct mt_account_
 /* What a buffer is for is often known after it was made only; then it always was for that. */
 static void refine(struct mt_account_reader *reader, const struct mt_account_event *raw)
 {
-    size_t slot;
-    struct mt_noted *noted = noted_of(reader, raw, &slot);
+    struct mt_noted *noted = noted_of(reader, raw);
     if (noted && raw->free_bytes) {
         noted->object = raw->free_bytes;
         return;
@@ -264,54 +229,60 @@ static void refine(struct mt_account_reader *reader, const struct mt_account_eve
         noted->event.detail = own_text(reader, raw->detail, sizeof raw->detail);
 }
 
-/* A process holds the object no more; the last one frees it. */
-static void drop_holder(struct mt_account_reader *reader, size_t holder, uint64_t time_ns)
+/* A process holds the object once less; the last one frees it. */
+static void drop_holder(struct mt_account_reader *reader, size_t index, uint64_t time_ns)
 {
-    struct mt_account_event event = {.object = reader->holders[holder].object};
-    size_t slot;
-    reader->holders[holder] = reader->holders[--reader->n_holders];
-    if (count_holders(reader, event.object) == 0 && noted_of(reader, &event, &slot))
-        add_free(reader, slot, time_ns);
+    struct mt_holder *holder = &reader->holders[index];
+    uint64_t object = holder->owned.object;
+    size_t n = count_holders(reader, object) - 1;
+    size_t number = mt_owned_get(&reader->live, 0, object);
+    if (--holder->n == 0)
+        mt_owned_take(&reader->holdings, reader, owned_of_holder, index);
+    mt_owned_set(&reader->holdings, ALL, object, n);
+    if (n == 0 && number)
+        add_free(reader, number - 1, time_ns);
 }
 
 static void add_shared_free(struct mt_account_reader *reader, const struct mt_account_event *raw)
 {
-    for (size_t i = 0; i < reader->n_holders; i++) {
-        if (reader->holders[i].pid != raw->pid || reader->holders[i].object != raw->object)
-            continue;
-        drop_holder(reader, i, since_start(reader, raw->time_ns));
-        return;
-    }
+    size_t number = mt_owned_get(&reader->holdings, raw->pid, raw->object);
+    if (number)
+        drop_holder(reader, number - 1, since_start(reader, raw->time_ns));
 }
 
 /* The account's list is the program's to write: nothing of it is believed that makes no sense. */
-void mt_account_reader_release_shared(struct mt_account_reader *reader, uint64_t pid)
+static void release(struct mt_account *account, uint64_t slot)
 {
-    struct mt_account *account = reader->account;
-    for (size_t i = 0; i < reader->n_holders; i++) {
-        uint64_t slot = reader->holders[i].object & 0xFFFF;
-        if (reader->holders[i].pid != pid || slot >= MT_ACCOUNT_SHARED_MAX)
-            continue;
-        struct mt_account_shared *shared = &account->shared[slot];
-        uint64_t bytes = shared->bytes;
-        uint32_t place = shared->place;
-        if (__atomic_load_n(&shared->holders, __ATOMIC_ACQUIRE) == 0 ||
-            __atomic_sub_fetch(&shared->holders, 1, __ATOMIC_ACQ_REL) > 0)
-            continue;
-        if (place < account->n_devices)
-            mt_account_give_back(account, (uint8_t)place, bytes,
-                                 mt_account_held(&account->rules, bytes));
+    struct mt_account_shared *shared = &account->shared[slot];
+    uint64_t bytes = shared->bytes;
+    uint32_t place = shared->place;
+    if (__atomic_load_n(&shared->holders, __ATOMIC_ACQUIRE) == 0 ||
+        __atomic_sub_fetch(&shared->holders, 1, __ATOMIC_ACQ_REL) > 0)
+        return;
+    if (place < account->n_devices)
+        mt_account_give_back(account, (uint8_t)place, bytes,
+                             mt_account_held(&account->rules, bytes));
+}
+
+void mt_account_reader_release_shared(struct mt_account_reader *reader, uint32_t pid)
+{
+    for (size_t number = mt_owned_newest(&reader->holdings, pid); number;
+         number = reader->holders[number - 1].owned.next) {
+        const struct mt_holder *holder = &reader->holders[number - 1];
+        uint64_t slot = holder->owned.object & 0xFFFF;
+        for (size_t i = 0; slot < MT_ACCOUNT_SHARED_MAX && i < holder->n; i++)
+            release(reader->account, slot);
     }
 }
 
 static void end_process(struct mt_account_reader *reader, const struct mt_account_event *raw)
 {
-    for (size_t i = 0; i < reader->live_capacity; i++)
-        while (reader->live[i].event && reader->live[i].pid == raw->pid && !reader->out_of_memory)
-            add_free(reader, i, since_start(reader, raw->time_ns));
-    for (size_t i = reader->n_holders; i-- > 0;)
-        if (reader->holders[i].pid == raw->pid)
-            drop_holder(reader, i, since_start(reader, raw->time_ns));
+    uint64_t time_ns = since_start(reader, raw->time_ns);
+    size_t number;
+    while ((number = mt_owned_newest(&reader->live, raw->pid)) && !reader->out_of_memory)
+        add_free(reader, number - 1, time_ns);
+    while ((number = mt_owned_newest(&reader->holdings, raw->pid)))
+        drop_holder(reader, number - 1, time_ns);
     add(reader, raw, MT_REHEARSAL_MARK);
 }
 
@@ -365,7 +336,7 @@ static void add_refusal(struct mt_account_reader *reader, const struct mt_accoun
 static void take(struct mt_account_reader *reader, const struct mt_account_event *raw,
                  uint32_t kind)
 {
-    size_t slot;
+    size_t number;
     if (raw->place >= reader->account->n_devices && raw->place != MT_ACCOUNT_HOST) {
         reader->n_skipped++;
         return;
@@ -380,8 +351,8 @@ static void take(struct mt_account_reader *reader, const struct mt_account_event
     case MT_ACCOUNT_FREE:
         if (raw->object & MT_ACCOUNT_SHARED)
             add_shared_free(reader, raw);
-        else if (noted_of(reader, raw, &slot))
-            add_free(reader, slot, since_start(reader, raw->time_ns));
+        else if ((number = mt_owned_get(&reader->live, raw->pid, raw->object)))
+            add_free(reader, number - 1, since_start(reader, raw->time_ns));
         break;
     case MT_ACCOUNT_USAGE:
         refine(reader, raw);
@@ -441,15 +412,14 @@ void mt_account_reader_read(struct mt_account_reader *reader, uint64_t now_ns, i
     }
 }
 
-uint64_t mt_account_reader_held(const struct mt_account_reader *reader, uint64_t pid,
+uint64_t mt_account_reader_held(const struct mt_account_reader *reader, uint32_t pid,
                                 const char *place, const struct mt_pretend_rules *rules)
 {
     uint64_t sum = 0;
-    for (size_t i = 0; i < reader->live_capacity; i++) {
-        const struct mt_live *live = &reader->live[i];
-        if (!live->event || live->pid != pid)
-            continue;
-        const struct mt_rehearsal_event *event = &at(reader, live->event - 1)->event;
+    const struct mt_noted *noted;
+    for (size_t number = mt_owned_newest(&reader->live, pid); number; number = noted->owned.next) {
+        noted = at(reader, number - 1);
+        const struct mt_rehearsal_event *event = &noted->event;
         if (strcmp(event->place, place) != 0 ||
             event->flags & (MT_REHEARSAL_MAPPED | MT_REHEARSAL_PLANNED))
             continue;
@@ -464,7 +434,8 @@ void mt_account_reader_finish(struct mt_account_reader *reader)
 {
     for (size_t i = 0; i < MT_READER_CHUNKS; i++)
         free(reader->chunks[i]);
-    free(reader->live);
+    free(reader->live.slots);
+    free(reader->holdings.slots);
     free(reader->holders);
     free(reader->told);
     mt_arena_finish(&reader->texts);

@@ -8,6 +8,7 @@
 
 #include "base/arena.h"
 #include "rehearse/account.h"
+#include "rehearse/owned.h"
 
 #define MT_READER_CHUNK  1024u
 #define MT_READER_CHUNKS (2 * MT_ACCOUNT_EVENTS_MAX / MT_READER_CHUNK + 1)
@@ -19,7 +20,14 @@ struct mt_noted {
     struct mt_rehearsal_event event;
     size_t freed_at; /* SIZE_MAX while it is there */
     uint64_t object; /* its identity in its process: the address of what CUDA gave out */
-    int was_told;    /* what it is for was not known when it was made, and told later */
+    struct mt_owned_entry owned;
+    int was_told; /* what it is for was not known when it was made, and told later */
+};
+
+/* That a process holds what several share, and how often it said so: 0 where it does no more. */
+struct mt_holder {
+    struct mt_owned_entry owned;
+    size_t n;
 };
 
 /* The purpose that a library named for a part of an allocation. */
@@ -30,19 +38,6 @@ struct mt_purpose {
     uint64_t bytes;
     uint64_t time_ns; /* by the monotonic clock */
     const char *name;
-};
-
-/* A buffer that is there; `event` is 0 where the slot is empty, else its event's index + 1. */
-struct mt_live {
-    uint64_t pid;
-    uint64_t object;
-    size_t event;
-};
-
-/* A process that holds what several share. */
-struct mt_holder {
-    uint64_t pid;
-    uint64_t object;
 };
 
 /* Whether the account is one of ours, and devices' bytes are those of processes and of what these
@@ -59,12 +54,11 @@ struct mt_account_reader {
     size_t n_events;
     uint64_t next; /* event of the account that is read next */
     uint64_t last_ns;
-    uint64_t hole_since_ns; /* when an unwritten event was first waited for; 0: none is */
-    uint64_t n_skipped;     /* events that make no sense */
-    uint64_t n_unwritten;   /* events whose writers ended before they were whole */
-    struct mt_live *live;
-    size_t live_capacity; /* a power of two, or 0 */
-    size_t n_live;
+    uint64_t hole_since_ns;   /* when an unwritten event was first waited for; 0: none is */
+    uint64_t n_skipped;       /* events that make no sense */
+    uint64_t n_unwritten;     /* events whose writers ended before they were whole */
+    struct mt_owned_map live; /* events of buffers that are there, and the newest of each process */
+    struct mt_owned_map holdings; /* the same of `holders`, and how many hold each object */
     struct mt_holder *holders;
     size_t n_holders, holders_capacity;
     struct mt_purpose *told;
@@ -176,11 +170,11 @@ struct mt_span {
 struct mt_span mt_account_reader_settled(const struct mt_account_reader *reader, int counts_plans);
 /* What a process holds at a place, as the devices count it: in bytes, or with rules as a device
  * gives it out. */
-uint64_t mt_account_reader_held(const struct mt_account_reader *reader, uint64_t pid,
+uint64_t mt_account_reader_held(const struct mt_account_reader *reader, uint32_t pid,
                                 const char *place, const struct mt_pretend_rules *rules);
 /* A process is gone, and so is its part in what it shared with others: where it was the last one,
  * the device has it back. Call it once, before you read the account. */
-void mt_account_reader_release_shared(struct mt_account_reader *reader, uint64_t pid);
+void mt_account_reader_release_shared(struct mt_account_reader *reader, uint32_t pid);
 void mt_account_reader_finish(struct mt_account_reader *reader);
 
 /* "gpu:0" and so on, "host" for MT_ACCOUNT_HOST. Borrowed, static. */

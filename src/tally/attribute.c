@@ -28,6 +28,7 @@ struct painter {
     size_t heap;            /* the claim for the arenas' pages, divided at the end */
     size_t own;
     uint64_t labelled_bytes; /* of blocks that are counted, not located */
+    uint64_t unseen_bytes;   /* unattributed, in mappings that no call was seen for */
     int failed;
 };
 
@@ -155,14 +156,24 @@ static void fill(struct painter *painter, uint64_t low, uint64_t high, size_t in
     }
 }
 
-/* Paints [low, high) but for what the kernel shows to be a file there: anonymous memory whose end
- * went unseen does not hold what was mapped in its place. */
+static int is_plain(const struct mt_vma *vma)
+{
+    return vma->kind == MT_VMA_ANONYMOUS && !*vma->name && !vma->shared;
+}
+
+static int is_barred(const struct mt_vma *vma)
+{
+    return is_plain(vma) && !vma->readable && !vma->writable && !vma->executable;
+}
+
+/* Paints [low, high) but for files, since anonymous memory whose end went unseen does not hold what
+ * was mapped in its place, and for what nobody may touch: that is reserved only. */
 static void put_memory(struct painter *painter, uint64_t low, uint64_t high, size_t index)
 {
     const struct mt_vma *end = painter->maps.vmas + painter->maps.n;
     for (const struct mt_vma *vma = mt_maps_at_or_after(&painter->maps, low);
          vma < end && vma->start < high; vma++) {
-        if (vma->kind != MT_VMA_FILE)
+        if (vma->kind != MT_VMA_FILE && !is_barred(vma))
             continue;
         if (vma->start > low)
             put(painter, low, vma->start, index);
@@ -195,16 +206,6 @@ static void paint_first_maps(struct painter *painter)
         if (vma->kind == MT_VMA_ANONYMOUS)
             paint_anonymous(painter, vma->start, vma->end, index);
     }
-}
-
-static int is_plain(const struct mt_vma *vma)
-{
-    return vma->kind == MT_VMA_ANONYMOUS && !*vma->name && !vma->shared;
-}
-
-static int is_barred(const struct mt_vma *vma)
-{
-    return is_plain(vma) && !vma->readable && !vma->writable && !vma->executable;
 }
 
 /* An arena of a thread: glibc reserves ARENA_BYTES at a multiple of them and opens as much as it
@@ -282,8 +283,7 @@ static size_t claim_of_mapping(struct painter *painter, const struct mt_live *li
         return 0; /* the kernel's name for it says more */
     if (live->flags & MT_MAPPED_ALLOCATOR)
         return painter->heap;
-    return unknown_size(
-        painter, claim(painter, MT_CATEGORY_RUNTIME, MT_PROVENANCE_EXACT, "anonymous mappings"));
+    return claim(painter, MT_CATEGORY_RUNTIME, MT_PROVENANCE_EXACT, "anonymous mappings");
 }
 
 static void paint_mappings(struct painter *painter)
@@ -558,6 +558,8 @@ static void count_piece(struct painter *painter, struct mt_shared_pages *seen,
     if (piece->low >= MT_UNPLACED_FROM)
         claim->unplaced_bytes -= bytes < claim->unplaced_bytes ? bytes : claim->unplaced_bytes;
     if (!(piece->flags & MT_RUN_FILE)) {
+        const struct mt_vma *its = piece->claim ? NULL : mt_maps_find(&painter->maps, piece->low);
+        painter->unseen_bytes += its && is_plain(its) && painter->replay ? bytes : 0;
         claim->anonymous_bytes += bytes;
         return;
     }
@@ -696,13 +698,22 @@ static uint64_t add_unplaced(struct painter *painter)
     return carried->first_bytes + carried->small_bytes + carried->beyond_bytes;
 }
 
+/* A process runs on while it is pictured from outside: the kernel's own sum behind it tells. */
+static int is_of_one_instant(const struct painter *painter, const struct mt_attribution *made)
+{
+    return painter->subject->carried->picture.reason != MT_PICTURE_OUTSIDE ||
+           made->rollup_bytes == made->total_resident_bytes;
+}
+
 /* What follows from events is no surer than that. Without a picture nobody saw the pages of files:
  * that they are mapped says nothing. */
-static void lower_provenance(struct painter *painter)
+static void lower_provenance(struct painter *painter, int is_consistent)
 {
     int is_pictured = painter->subject->carried->picture.text[MT_TEXT_MAPS].data != NULL;
     for (size_t i = 1; i < painter->claims->n; i++) {
         struct mt_claim *claim = claim_at(painter, i);
+        if (claim->provenance == MT_PROVENANCE_EXACT && !is_consistent)
+            claim->provenance = MT_PROVENANCE_MEASURED;
         if (claim->is_carried && claim->provenance < MT_PROVENANCE_INFERRED)
             claim->provenance = MT_PROVENANCE_INFERRED;
         claim->allocated_unknown |= !is_pictured && claim->provenance == MT_PROVENANCE_MEASURED;
@@ -738,8 +749,9 @@ static void count(struct painter *painter, struct mt_shared_pages *seen,
         claim_at(painter, 0)->resident_bytes += carried->bytes - attribution->total_resident_bytes;
         attribution->total_resident_bytes = carried->bytes;
     }
-    lower_provenance(painter);
+    attribution->unseen_bytes = painter->unseen_bytes;
     read_rollup(carried, attribution);
+    lower_provenance(painter, is_of_one_instant(painter, attribution));
 }
 
 /* The mappings of the picture, or without one those from before the first event. */

@@ -46,6 +46,7 @@ struct mt_attribution {
     uint64_t total_resident_bytes; /* the sum over all claims */
     uint64_t rollup_bytes; /* Rss of smaps_rollup, else VmRSS; MT_UNKNOWN where carried, too */
     uint64_t swap_bytes;
+    uint64_t unseen_bytes;   /* unattributed, in mappings that the recorder saw no call for */
     char *model_path;        /* of the first mapped model; NULL where there is none */
     const char *engine_name; /* by its library; NULL where none is known */
 };

@@ -384,6 +384,11 @@ static uint64_t bytes_at(struct carrier *carrier, uint64_t ns, int is_peak)
         bytes = image->high_water_bytes;
         carrier->is_told = 1;
     }
+    const uint64_t least = carrier->choice->least_bytes;
+    if (least && (bytes == MT_UNKNOWN || bytes < least)) {
+        bytes = least;
+        carrier->is_told = 1;
+    }
     return bytes == MT_UNKNOWN ? bytes : bytes / carrier->page_bytes * carrier->page_bytes;
 }
 
@@ -554,7 +559,7 @@ static void fit(struct carrier *carrier, struct mt_carried *carried, uint64_t by
 {
     uint64_t shown = all_bytes(&carrier->set);
     const struct mt_image *image = carrier->choice->image;
-    if (carrier->picture_ticks && !carrier->changes &&
+    if (carrier->picture_ticks && !carrier->changes && shown >= carrier->choice->least_bytes &&
         (bytes == MT_UNKNOWN || is_same_size(shown, bytes)))
         return;
     carried->is_carried = 1;
@@ -651,6 +656,10 @@ static int take_picture(const struct mt_recording *recording,
         memcpy(runs, picture->runs, picture->n_runs * sizeof *runs);
     carried->picture = *picture;
     carried->picture.runs = runs;
+    if (choice->least_bytes > picture->resident_bytes) {
+        carried->bytes = choice->least_bytes;
+        carried->is_carried = 1;
+    }
     if (!mt_tree_recorded(recording, choice->image))
         return 0;
     uint64_t ticks = picture->ticks ? picture->ticks : choice->ticks;

@@ -120,32 +120,36 @@ static struct mt_instant find_exit(const struct mt_recording *recording)
     return found.ns ? found : (struct mt_instant){.ns = recording->end_ns};
 }
 
-/* The plateau of the resident peak. */
+/* The plateau of the resident peak: what stands as high as the most that was seen. */
 struct plateau {
+    uint64_t most_bytes;
     uint64_t least_bytes;
     uint64_t slack_bytes;      /* of the heap */
     struct mt_instant highest; /* by looks, samples and pictures */
     struct mt_instant fullest; /* where most of the heap was in use on it */
 };
 
-/* What stands as high as the peak, or `about` as high: a little lower for a better picture. */
-static void find_plateau(const struct mt_recording *recording, int about, struct plateau *plateau)
+static void raise(struct plateau *plateau, const struct mt_instant *seen)
+{
+    if (seen->bytes <= plateau->most_bytes)
+        return;
+    plateau->highest = *seen;
+    plateau->most_bytes = seen->bytes;
+}
+
+static void find_plateau(const struct mt_recording *recording, struct plateau *plateau)
 {
     const struct mt_peaks *peaks = &recording->peaks;
-    uint64_t most = 0;
     *plateau = (struct plateau){0};
     for (size_t i = 0; i < peaks->n_stretches; i++)
-        if (peaks->stretches[i].resident.bytes > most) {
-            plateau->highest = peaks->stretches[i].resident;
-            most = plateau->highest.bytes;
-        }
+        raise(plateau, &peaks->stretches[i].resident);
     for (size_t i = 0; i < recording->n_images; i++)
-        for (size_t j = 0; j < recording->images[i].n_pictures; j++)
-            if (recording->images[i].pictures[j].tree_bytes > most)
-                most = recording->images[i].pictures[j].tree_bytes;
-    plateau->slack_bytes = MT_ABOUT_THE_SAME(most);
-    uint64_t depth = about ? plateau->slack_bytes : MT_AS_HIGH(most);
-    plateau->least_bytes = most > depth ? most - depth : 0;
+        for (size_t j = 0; j < recording->images[i].n_pictures; j++) {
+            const struct mt_instant seen = instant_of_picture(&recording->images[i].pictures[j]);
+            raise(plateau, &seen);
+        }
+    plateau->slack_bytes = MT_ABOUT_THE_SAME(plateau->most_bytes);
+    plateau->least_bytes = plateau->most_bytes - MT_AS_HIGH(plateau->most_bytes);
     for (size_t i = 0; i < peaks->n_stretches; i++) {
         const struct mt_stretch *stretch = &peaks->stretches[i];
         if (stretch->resident.bytes >= plateau->least_bytes &&
@@ -201,23 +205,19 @@ static const struct mt_picture *picture_of_plateau(const struct mt_recording *re
     return recording->images[plateau->fullest.image].end_ns < found->ns ? found : NULL;
 }
 
-/* What is known of a recording without any figure is shown as of its end. */
+/* Whatever moment of the plateau is shown, the peak is as high as the most that was seen. What is
+ * known of a recording without any figure is shown as of its end. */
 static struct mt_instant find_peak(const struct mt_recording *recording)
 {
     struct plateau plateau;
-    struct plateau about;
-    find_plateau(recording, 0, &plateau);
-    find_plateau(recording, 1, &about);
+    find_plateau(recording, &plateau);
     const struct mt_picture *picture = picture_of_plateau(recording, &plateau);
-    if (!picture)
-        picture = picture_of_plateau(recording, &about);
-    if (picture)
-        return instant_of_picture(picture);
-    plateau.fullest.bytes = plateau.highest.bytes;
-    if (plateau.fullest.ns)
-        return plateau.fullest;
-    if (plateau.highest.ns)
-        return plateau.highest;
+    struct mt_instant found = picture ? instant_of_picture(picture) : plateau.fullest;
+    if (!found.ns)
+        found = plateau.highest;
+    found.bytes = plateau.most_bytes;
+    if (found.ns)
+        return found;
     if (recording->peaks.heap.ns)
         return recording->peaks.heap;
     return (struct mt_instant){.ns = recording->end_ns};
@@ -279,6 +279,28 @@ static uint64_t ticks_at(const struct mt_recording *recording, const struct mt_i
     return recorded ? mt_clock_ticks(&recorded->clock, at->ns) : 0;
 }
 
+static uint64_t most_seen(const struct mt_image *image)
+{
+    uint64_t most = 0;
+    for (size_t i = 0; i < image->n_points; i++)
+        if (image->points[i].resident_bytes > most)
+            most = image->points[i].resident_bytes;
+    for (size_t i = 0; i < image->n_pictures; i++)
+        if (image->pictures[i].resident_bytes > most)
+            most = image->pictures[i].resident_bytes;
+    return most;
+}
+
+/* The sum of a tree's peak may be of sizes of several times; of a single process it was seen. */
+static void hold_to_peak(struct mt_moment_found *found)
+{
+    struct mt_process_choice *only = found->choices;
+    if (found->n_choices != 1)
+        return;
+    uint64_t most = most_seen(only->image);
+    only->least_bytes = most < found->at.bytes ? most : found->at.bytes;
+}
+
 static int choose_processes(const struct mt_recording *recording, struct mt_moment_found *found)
 {
     uint64_t ns = found->at.ns;
@@ -322,6 +344,8 @@ int mt_moment_choose(const struct mt_recording *recording, const struct mt_momen
         made.at.ns = recording->end_ns;
     if (choose_processes(recording, &made) < 0)
         return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    if (moment->kind == MT_MOMENT_PEAK)
+        hold_to_peak(&made);
     *found = made;
     return 0;
 }

@@ -142,22 +142,37 @@ static const struct {
     const char *reason;
     const char *text;
 } common[] = {
-    {2, 0, "element_size",
-     "32-bit elements counted where 16-bit ones are kept, or K and V counted twice"},
-    {0.5, 0, "keys_only", "only K counted and not V, or 8-bit elements where 16-bit ones are kept"},
-    {16 / 8.5, 0, "cache_is_quantised", "the cache is quantised to q8_0, 8.5 bits an element"},
-    {16 / 4.5, 0, "cache_is_quantised", "the cache is quantised to q4_0, 4.5 bits an element"},
-    {8.5 / 16, 0, "cache_is_not_quantised",
-     "a q8_0 cache was assumed and 16-bit elements are kept"},
-    {4.5 / 16, 0, "cache_is_not_quantised",
-     "a q4_0 cache was assumed and 16-bit elements are kept"},
-    {3, 1, "grouped_query_heads_ignored", "keys and values shared by 3 heads each"},
-    {4, 1, "grouped_query_heads_ignored", "keys and values shared by 4 heads each"},
-    {5, 1, "grouped_query_heads_ignored", "keys and values shared by 5 heads each"},
-    {6, 1, "grouped_query_heads_ignored", "keys and values shared by 6 heads each"},
-    {7, 1, "grouped_query_heads_ignored", "keys and values shared by 7 heads each"},
-    {8, 1, "grouped_query_heads_ignored", "keys and values shared by 8 heads each"},
-    {16, 1, "grouped_query_heads_ignored", "keys and values shared by 16 heads each"},
+    {.factor = 2,
+     .reason = "element_size",
+     .text = "32-bit elements counted where 16-bit ones are kept, or K and V counted twice"},
+    {.factor = 0.5,
+     .reason = "keys_only",
+     .text = "only K counted and not V, or 8-bit elements where 16-bit ones are kept"},
+    {.factor = 16 / 8.5,
+     .reason = "cache_is_quantised",
+     .text = "the cache is quantised to q8_0, 8.5 bits an element"},
+    {.factor = 16 / 4.5,
+     .reason = "cache_is_quantised",
+     .text = "the cache is quantised to q4_0, 4.5 bits an element"},
+    {.factor = 8.5 / 16,
+     .reason = "cache_is_not_quantised",
+     .text = "a q8_0 cache was assumed and 16-bit elements are kept"},
+    {.factor = 4.5 / 16,
+     .reason = "cache_is_not_quantised",
+     .text = "a q4_0 cache was assumed and 16-bit elements are kept"},
+#define SHARED_BY(N)                                                                               \
+    {                                                                                              \
+        .factor = N, .only_without_model = 1, .reason = "grouped_query_heads_ignored",             \
+        .text = "keys and values shared by " #N " heads each"                                      \
+    }
+    SHARED_BY(3),
+    SHARED_BY(4),
+    SHARED_BY(5),
+    SHARED_BY(6),
+    SHARED_BY(7),
+    SHARED_BY(8),
+    SHARED_BY(16),
+#undef SHARED_BY
 };
 
 static int advise_by_factor(struct mt_advising *advising, double factor)

@@ -213,9 +213,10 @@ static int end_picture(struct pass *pass, struct stream *stream, const struct mt
         image->watched = 1;
     const struct mt_bytes *maps = &picture->text[MT_TEXT_MAPS];
     const struct mt_bytes *status = &picture->text[MT_TEXT_STATUS];
-    if (image && picture->reason == MT_PICTURE_START && !image->first_maps.n)
+    if (image && picture->reason == MT_PICTURE_START && !image->first_maps.n) {
+        mt_maps_finish(&image->first_maps); /* an earlier text may have had no line that is one */
         result = mt_maps_parse(maps->data ? maps->data : "", maps->length, &image->first_maps);
-    else if (image && picture->complete && maps->length) {
+    } else if (image && picture->complete && maps->length) {
         raise_high_water(image,
                          mt_field_bytes(status->data ? status->data : "", status->length, "VmHWM"));
         result = add_point(image, picture->ns, picture->resident_bytes);

@@ -18,9 +18,13 @@ static uint64_t field_of(const struct mt_picture *picture, const char *name)
     return text->data ? mt_field_bytes(text->data, text->length, name) : MT_UNKNOWN;
 }
 
-/* Of anonymous memory what the kernel counts for others; 0 also says that nobody shared any. */
+/* Of anonymous memory what the kernel counts for others; 0 also says that nobody shared any. Where
+ * only the pages that it shares are known, half of them: what two processes have. */
 static uint64_t others_bytes(const struct mt_picture *picture)
 {
+    uint64_t counted = field_of(picture, "Shared_Anon");
+    if (counted != MT_UNKNOWN)
+        return counted / 2;
     uint64_t anonymous = field_of(picture, "Anonymous");
     uint64_t proportional = field_of(picture, "Pss_Anon");
     if (anonymous == MT_UNKNOWN || proportional == MT_UNKNOWN || anonymous < proportional)
@@ -33,6 +37,9 @@ static uint64_t others_bytes(const struct mt_picture *picture)
  * from a half of them up to nearly all. */
 static uint64_t shared_bytes(const struct mt_picture *picture)
 {
+    uint64_t counted = field_of(picture, "Shared_Anon");
+    if (counted != MT_UNKNOWN)
+        return counted;
     uint64_t least = picture->others_bytes;
     uint64_t most = least > UINT64_MAX / 2 ? least : 2 * least;
     uint64_t dirty = field_of(picture, "Shared_Dirty");
@@ -48,6 +55,7 @@ static void find_sharing(struct mt_image *image)
     for (size_t i = 0; i < image->n_pictures; i++) {
         struct mt_picture *picture = &image->pictures[i];
         picture->others_bytes = others_bytes(picture);
+        picture->has_no_shares = field_of(picture, "Shared_Anon") != MT_UNKNOWN;
         picture->shared_bytes = shared_bytes(picture);
         last = picture->others_bytes ? i + 1 : last;
         picture->last_sharing = last;
@@ -128,6 +136,7 @@ static void find_leaders(struct mt_forks *forks)
                 .leader = i, .all_until_ns = UINT64_MAX, .is_pictured = 1, .is_single = 1};
         else
             leader->is_single = 0;
+        leader->n_members++;
         if (image->start_ns > leader->all_from_ns)
             leader->all_from_ns = image->start_ns;
         if (image->end_ns < leader->all_until_ns)
@@ -143,7 +152,8 @@ static void find_pictured(struct mt_forks *forks)
     for (size_t i = 0; i < found->n_choices; i++) {
         const struct mt_process_choice *choice = &found->choices[i];
         struct mt_fork *leader = &forks->forks[forks->forks[i].leader];
-        if (!is_of_family(leader, choice) || !is_near(choice->picture, found->at.ns)) {
+        if (!is_of_family(leader, choice) || !is_near(choice->picture, found->at.ns) ||
+            (choice->picture->has_no_shares && leader->n_members > 2)) {
             leader->is_pictured = 0;
             continue;
         }

@@ -14,8 +14,9 @@ struct mt_fork {
     uint64_t shares_bytes; /* the kernel's shares of what is shared, added up */
     uint64_t most_shared_bytes;
     uint64_t offered_bytes; /* what those that were counted may share with the next */
-    int is_pictured;        /* each of the family has a picture of the moment */
-    int is_single;          /* no other of the family lives at the moment */
+    size_t n_members;
+    int is_pictured; /* each of the family has a picture of the moment */
+    int is_single;   /* no other of the family lives at the moment */
 };
 
 struct mt_forks {

@@ -36,12 +36,13 @@ struct mt_picture {
     struct mt_bytes text[MT_TEXT_MEMINFO + 1]; /* by enum mt_picture_text */
     struct mt_run_pages *runs;
     size_t n_runs;
-    size_t image;             /* from here on by peaks.c */
-    uint64_t others_bytes;    /* of its memory what the kernel counts for other processes */
-    uint64_t shared_bytes;    /* what it shares with its family, with however many of them */
-    size_t last_sharing;      /* 1 + the last picture up to this one with others_bytes; 0: none */
-    size_t next_sharing;      /* the first from this one on, else the number of pictures */
-    uint64_t tree_bytes;      /* resident in the whole tree then, shared memory counted once */
+    size_t image;          /* from here on by peaks.c */
+    uint64_t others_bytes; /* of its memory what the kernel counts for other processes */
+    uint64_t shared_bytes; /* what it shares with its family, with however many of them */
+    int has_no_shares;     /* that they are others' is known, and not how many others there are */
+    size_t last_sharing;   /* 1 + the last picture up to this one with others_bytes; 0: none */
+    size_t next_sharing;   /* the first from this one on, else the number of pictures */
+    uint64_t tree_bytes;   /* resident in the whole tree then, shared memory counted once */
     uint64_t tree_heap_bytes; /* the tree's heap in use then */
 };
 

@@ -20,6 +20,7 @@ struct mt_process_choice {
     const struct mt_picture *picture; /* the one to begin from; NULL where there is none */
     const struct mt_image *pictured;  /* whom it shows: the image, or one that it was forked from */
     uint64_t ticks;                   /* the moment, in the image's clock or its parent's */
+    uint64_t least_bytes; /* at the peak of one that lives alone: the most that was seen of it */
 };
 
 /* Shared by all who show a moment, so that they show the same. */

@@ -38,9 +38,9 @@ struct mt_peaks {
 /* How far two sizes are apart and still the same: what a picture costs is not paid for less. */
 #define MT_ABOUT_THE_SAME(bytes) ((bytes) / 64 + ((uint64_t)64 << 10))
 
-/* How far below the resident peak memory still stands as high as there. The recorder, while it may
- * look often, takes pictures of steps from 1/320 on. */
-#define MT_AS_HIGH(bytes) ((bytes) / 320 + ((uint64_t)8 << 10))
+/* How far below the resident peak memory still stands as high as there: within the 0.5 % to which a
+ * peak is caught. The recorder, while it may look often, takes pictures of steps from 1/320 on. */
+#define MT_AS_HIGH(bytes) ((bytes) / 320)
 
 /* Finds them in one pass over the events of all processes, merged by time; notes in each picture
  * what the tree held then. Memory is that of what lives at a time. Returns 0, MT_ENOMEM or MT_EIO.

@@ -449,6 +449,7 @@ static int add_mapping(struct mt_replay *replay, const struct mt_event *event)
 static void remove_mapping(struct mt_replay *replay, uint64_t address, uint64_t length)
 {
     mt_ranges_clear(&replay->maps, address, end_of(address, length));
+    mt_ranges_clear(&replay->self, address, end_of(address, length));
     clear_labels(replay, address, length);
 }
 

@@ -13,6 +13,9 @@ struct mt_stack_list *mt_stack_list_create(void); /* NULL where memory ran out *
  * MT_ENOMEM. */
 int mt_stack_list_add(struct mt_stack_list *stacks, const struct mt_stack_entry *entry);
 
+/* The order of stacks: by frames, then by place. 0 where they are the same. */
+int mt_stack_compare(const struct mt_stack_entry *x, const struct mt_stack_entry *y);
+
 /* Sorts, and keeps `limit` entries; 0: all. */
 void mt_stack_list_finish(struct mt_stack_list *stacks, size_t limit);
 

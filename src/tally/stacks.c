@@ -338,10 +338,8 @@ static int collect_devices(const struct mt_recording *recording, int is_peak, ui
     return result;
 }
 
-static int by_frames(const void *a, const void *b)
+int mt_stack_compare(const struct mt_stack_entry *x, const struct mt_stack_entry *y)
 {
-    const struct mt_stack_entry *x = a;
-    const struct mt_stack_entry *y = b;
     size_t n = x->n_frames < y->n_frames ? x->n_frames : y->n_frames;
     for (size_t i = 0; i < n; i++) {
         int order = x->frames[i] == y->frames[i] ? 0 : strcmp(x->frames[i], y->frames[i]);
@@ -361,7 +359,7 @@ static int by_bytes(const void *a, const void *b)
     const struct mt_stack_entry *y = b;
     if (x->bytes != y->bytes)
         return x->bytes > y->bytes ? -1 : 1;
-    return by_frames(a, b);
+    return mt_stack_compare(x, y);
 }
 
 /* The largest come first, and what is past `limit` goes. */

@@ -46,6 +46,8 @@ struct work {
     uint64_t carried;    /* processes that are shown by what was seen at another time */
     uint64_t carried_ns; /* how far at the most */
     uint64_t bare;       /* processes without any picture */
+    uint64_t unseen;     /* bytes in mappings that no call was seen for */
+    uint64_t above;      /* bytes by which the peak stood above the picture that shows it */
 };
 
 /* As OUTSIDE_ONLY numbers them. */
@@ -57,8 +59,9 @@ static const char *const reasons[] = {"the recorder was not loaded",
                                       "it ran before memtally attached",
                                       "its mappings are open to its own user and to root only"};
 
-#define N_REASONS       (sizeof reasons / sizeof *reasons)
-#define TORCH_NOTES_MAX 32u
+#define N_REASONS         (sizeof reasons / sizeof *reasons)
+#define TORCH_NOTES_MAX   32u
+#define MUCH_UNSEEN_BYTES ((uint64_t)1 << 20)
 
 static void add_bytes(uint64_t *sum, uint64_t bytes)
 {
@@ -220,6 +223,10 @@ static void note_carried(struct work *work, const struct mt_process_choice *choi
     }
     uint64_t ns = choice->picture->ns;
     uint64_t apart = ns > at ? ns - at : at - ns;
+    if (!apart && choice->least_bytes > choice->picture->resident_bytes) {
+        work->above = choice->least_bytes - choice->picture->resident_bytes;
+        return;
+    }
     work->carried++;
     work->carried_ns = apart > work->carried_ns ? apart : work->carried_ns;
 }
@@ -271,6 +278,7 @@ static void describe_place(struct work *work, const struct mt_process_choice *ch
     process->places = place;
     process->n_places = 1;
     process->swap_bytes = attribution->swap_bytes;
+    work->unseen += attribution->unseen_bytes;
     if (choice->picture)
         process->picture_time_ns = mt_recording_time(work->recording, choice->picture->ns);
     note_names(work, attribution);
@@ -423,6 +431,20 @@ static int add_recorder_notes(struct work *work, struct mt_tally *tally)
     return add_note(work, tally, text);
 }
 
+/* A little is always libc's own. */
+static int add_unseen_mappings_note(struct work *work, struct mt_tally *tally)
+{
+    char text[256];
+    if (work->unseen < MUCH_UNSEEN_BYTES)
+        return 0;
+    snprintf(text, sizeof text,
+             "%" PRIu64
+             " MiB that are unattributed lie in mappings for which no call was seen: the "
+             "program asked the kernel past libc",
+             work->unseen >> 20);
+    return add_note(work, tally, text);
+}
+
 /* How far the pictures that the total is made of lie apart. */
 static uint64_t spread_ns(const struct work *work, size_t n_choices)
 {
@@ -456,7 +478,16 @@ static int add_carried_notes(struct work *work, struct mt_tally *tally)
 {
     char text[256];
     int result = 0;
-    if (work->carried) {
+    if (work->above) {
+        snprintf(
+            text, sizeof text,
+            "of moments that stand as high as the peak the one is shown where most of the heap "
+            "was in use; at the highest %" PRIu64 " KiB more were resident, which are "
+            "unattributed",
+            (work->above + 1023) / 1024);
+        result = add_note(work, tally, text);
+    }
+    if (work->carried && result == 0) {
         snprintf(text, sizeof text,
                  "%" PRIu64 " process%s shown by pictures up to %" PRIu64
                  " ms away from the moment and the events in between: what is inferred follows "
@@ -597,6 +628,8 @@ static int finish_tree(struct work *work, struct mt_tally *tally)
     tally->places = place;
     tally->n_places = 1;
     int result = add_recorder_notes(work, tally);
+    if (result == 0)
+        result = add_unseen_mappings_note(work, tally);
     return result < 0 ? result : add_outside_notes(work, tally);
 }
 

@@ -12,7 +12,7 @@
 #include "base/ticks.h"
 #include "watch/watch.h"
 
-#define EVERY_NS    100000000u
+#define EVERY_NS    MT_WATCH_GPUS_EVERY_NS
 #define SELDOM_NS   2000000000u /* where no process has loaded the driver */
 #define MOST_OF_NS  50u         /* it may take a 50th of the time */
 #define DRIVER_FILE "/libcuda.so"

@@ -28,7 +28,7 @@ void mt_watch_note_strangers(struct mt_run *run)
 {
     struct mt_process_list *list = &run->strangers;
     size_t n = 0;
-    if (mt_process_tree(&run->host, getpid(), list, NULL) < 0)
+    if (mt_process_descendants(&run->host, getpid(), list, NULL) < 0)
         return;
     for (size_t i = 0; i < list->n; i++)
         if (list->items[i].parent_pid == getpid())
@@ -360,7 +360,7 @@ void mt_watch_tree(struct mt_run *run, uint64_t now_ns)
     size_t n_new;
     pid_t root = run->is_attached ? run->pid : getpid();
     int result = run->group ? mt_process_group(&run->host, root, run->group, &run->tree, NULL)
-                            : mt_process_tree(&run->host, root, &run->tree, NULL);
+                            : mt_process_descendants(&run->host, root, &run->tree, NULL);
     if (result < 0 || (!run->tree.n && !run->is_attached))
         return;
     for (size_t i = 0; i < run->n_processes; i++)

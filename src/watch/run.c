@@ -200,6 +200,7 @@ int mt_run_start(const struct mt_run_options *options, struct mt_run **run, stru
     }
     made->pid = result;
     made->pidfd = (int)syscall(SYS_pidfd_open, made->pid, 0);
+    made->gpus.next_ns = mt_monotonic_ns() + MT_WATCH_GPUS_EVERY_NS; /* no driver is loaded yet */
     mt_watch_look(made, mt_monotonic_ns());
     *run = made;
     return 0;
@@ -286,7 +287,7 @@ static void wait_for_the_rest(struct mt_run *run)
             break;
         nanosleep(&pause, NULL);
     }
-    mt_watch_machine(run);
+    mt_watch_machine_at_end(run);
 }
 
 static int is_busy(const struct mt_run *run, long pid)

@@ -17,6 +17,7 @@
 #define TREE_EVERY_NS      100000000u
 #define MACHINE_EVERY_NS   100000000u
 #define MACHINE_APART_NS   10000000000u /* of a run that takes hours */
+#define MACHINE_FRESH_NS   5000000u
 #define JUDGE_AFTER_NS     50000000u
 #define SAMPLE_AT_LEAST_NS 1000000000u
 #define PICTURE_APART_NS   250000000u
@@ -26,6 +27,7 @@
 #define FIRST_NS_PER_MIB   30000u
 #define PICTURE_BASE_NS    300000u
 #define TEXT_BYTES         8192
+#define ROLLUP_MOST_BYTES  ((uint64_t)256 << 20) /* which take Linux 4 ms at most */
 
 static void write_sample(struct mt_run *run, struct watched *process, uint64_t now_ns)
 {
@@ -121,6 +123,7 @@ static void take_picture(struct mt_run *run, struct watched *process)
         .reason = MT_PICTURE_OUTSIDE,
         .resident_bytes = process->resident_bytes,
         .shares_nothing = run->is_attached && !has_fork(run, process),
+        .counts_shared = run->is_attached && process->resident_bytes > ROLLUP_MOST_BYTES,
         .rest = rest,
         .scratch = run->scratch,
     };
@@ -204,11 +207,18 @@ void mt_watch_unrecorded_devices(struct mt_run *run)
         write_text(run, MT_MACHINE_UNSEEN, cards.unseen);
 }
 
+void mt_watch_machine_at_end(struct mt_run *run)
+{
+    if (mt_monotonic_ns() - run->machine_ns >= MACHINE_FRESH_NS)
+        mt_watch_machine(run);
+}
+
 void mt_watch_machine(struct mt_run *run)
 {
     struct mt_host_sample sample;
     char text[512] = "";
     uint64_t tree = 0;
+    run->machine_ns = mt_monotonic_ns();
     write_file(run, MT_MACHINE_MEMINFO, "/proc/meminfo");
     write_file(run, MT_MACHINE_PRESSURE, "/proc/pressure/memory");
     if (mt_host_read(&run->host, &run->cgroup, &sample, NULL) < 0)

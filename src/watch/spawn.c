@@ -64,18 +64,6 @@ struct given {
     int is_rehearsed;
 };
 
-/* What was preloaded before comes after. In a rehearsal the object that pretends ggml's devices
- * stays first; the recorder stands before the look-alikes of CUDA's libraries, as before true ones.
- */
-static void put_preloaded(struct mt_strbuf *text, const char *recorder, const struct given *given)
-{
-    const char *preloaded = given->preloaded ? given->preloaded : "";
-    size_t first = given->is_rehearsed ? strcspn(preloaded, ":") : 0;
-    mt_strbuf_printf(text, "%.*s%s%s", (int)first, preloaded, first ? ":" : "", recorder);
-    if (preloaded[first])
-        mt_strbuf_printf(text, "%s%s", first ? "" : ":", preloaded + first);
-}
-
 /* The address sanitizer ends a program if something is preloaded before it, unless an option
  * forbids the look. The recorder does nothing in such a program. */
 static void put_asan_options(struct mt_strbuf *text, const struct given *given)
@@ -113,7 +101,7 @@ static char *own_variable(enum own_variable which, const struct mt_run_options *
     mt_strbuf_puts(&text, own_names[which]);
     switch (which) {
     case OWN_PRELOAD:
-        put_preloaded(&text, options->recorder_path, given);
+        mt_preload_put(&text, options->recorder_path, given->preloaded, given->is_rehearsed);
         break;
     case OWN_DIRECTORY:
         mt_strbuf_puts(&text, run->directory);

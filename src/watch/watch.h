@@ -25,7 +25,8 @@ enum mt_outside_reason {
     MT_OUTSIDE_NOT_ALLOWED = 6
 };
 
-#define MT_WATCH_GPUS 32u
+#define MT_WATCH_GPUS          32u
+#define MT_WATCH_GPUS_EVERY_NS 100000000u
 
 /* What was last written of a device that processes hold memory of which no recorder is in. */
 struct mt_watch_seen {
@@ -93,6 +94,7 @@ struct mt_run {
     uint64_t next_sample_ns;
     uint64_t next_tree_ns;
     uint64_t next_machine_ns;
+    uint64_t machine_ns; /* when it was last looked at */
     uint64_t picture_spent_ns;
     uint64_t ns_per_mib;
     uint64_t peak_resident_bytes;
@@ -170,8 +172,9 @@ void mt_watch_reap(struct mt_run *run);
 /* Looks at the tree and writes what it sees, each thing when its time has come (sample.c). */
 void mt_watch_look(struct mt_run *run, uint64_t now_ns);
 
-/* Looks at the machine, whatever the time. */
+/* Looks at the machine, whatever the time; at the end of a run not where it has just done so. */
 void mt_watch_machine(struct mt_run *run);
+void mt_watch_machine_at_end(struct mt_run *run);
 
 /* Writes which devices are there whose memory is not recorded (sample.c). */
 void mt_watch_unrecorded_devices(struct mt_run *run);

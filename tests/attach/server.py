@@ -2,13 +2,16 @@
 # SPDX-License-Identifier: MIT
 """Stands in for an engine's server: holds MIB of memory, answers what ANSWERS (a JSON object of paths) has, and calls itself TITLE if
 that is set, as workers do that write over their command line and their environment. With WORKER=1 a child does that, and the parent
-listens. With RUNNER, a command as a JSON list, that is started beside it with the answers RUNNER_ANSWERS. Prints its port, and its
+listens. With RUNNER, a command as a JSON list, that is started beside it with the answers RUNNER_ANSWERS. With SILENT=N it listens at N ports more, where it answers nothing, and tells
+at /silent at how many of these somebody asked; with PORT=N it listens at that one. Prints its port, and its
 child's process id."""
 
 import ctypes
 import http.server
 import json
 import os
+import select
+import socket
 import subprocess
 import sys
 import threading
@@ -28,7 +31,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self):  # pylint: disable=invalid-name
         self.asked.append(self.path)
-        answer = json.dumps(self.asked) if self.path == "/asked" else ANSWERS.get(self.path)
+        answer = ANSWERS.get(self.path)
+        if self.path == "/asked":
+            answer = json.dumps(self.asked)
+        if self.path == "/silent":
+            answer = json.dumps(len(select.select(silent, [], [], 0)[0]))
         body = (answer or "").encode()
         self.send_response(404 if answer is None else 200)
         self.send_header("Content-Length", str(len(body)))
@@ -41,7 +48,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 ANSWERS = {path: answer if isinstance(answer, str) else json.dumps(answer) for path, answer in json.loads(os.environ["ANSWERS"]).items()}
 HELD = b"1" * (int(os.environ.get("MIB", "0")) << 20)
-server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+silent = [socket.create_server(("127.0.0.1", 0)) for _ in range(int(os.environ.get("SILENT", "0")))]
+server = http.server.ThreadingHTTPServer(("127.0.0.1", int(os.environ.get("PORT", "0"))), Handler)
 server.daemon_threads = True
 child = 0
 if os.environ.get("WORKER"):

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -191,6 +192,18 @@ def test_the_kernel_looks_for_shared_pages_of_forks_only():
         assert watcher.recorded.count(b"Pss_Anon") >= 2
 
 
+def test_shared_pages_of_large_forks_are_counted_piece_by_piece():
+    """The kernel would hold the lock while it looks through all of the mapping."""
+    with held(300, env=dict(os.environ, FORK="1"), n=2) as process:
+        with watched(process.pid, b"Shared_Anon", 2) as watcher:
+            assert b"Pss_Anon" not in watcher.recorded
+        document = attached(process.pid)
+        place = host(document)
+        assert adds_up(place) and len(document["processes"]) == 2, document
+        # The fork shares 300 MiB, which count once, and has 300 of its own.
+        assert 600 * MIB <= place["total_resident_bytes"] < 608 * MIB, place
+
+
 def test_a_process_that_ends_or_becomes_another_is_no_error():
     with held(8) as process:
         with watched(process.pid) as watcher:
@@ -219,20 +232,25 @@ def test_a_stopped_process_stays_stopped():
         process.send_signal(signal.SIGCONT)
 
 
-def test_another_users_process_shows_its_size_only():
+def attached_by_another_user(pid):
+    """What nobody sees, who has no right to look at others' processes."""
     if os.geteuid() != 0:
         raise tap.Skip("only root can become another user")
     os.chmod(FOLDER, 0o755)
     program = os.path.join(FOLDER, "memtally")  # the tree may be where another user has no way to
     shutil.copy(MEMTALLY, program)
     settings = {"user": "nobody", "group": "nogroup", "extra_groups": [], "cwd": "/", "env": {"PATH": os.environ["PATH"], "TMPDIR": "/tmp"}}
+    try:
+        done = subprocess.run([program, "attach", "--json", str(pid)], capture_output=True, text=True, check=False, **settings)
+    except PermissionError as error:
+        raise tap.Skip(f"another user cannot run programs from {FOLDER}") from error
+    assert done.returncode == 0, done
+    return json.loads(done.stdout)
+
+
+def test_another_users_process_shows_its_size_only():
     with held(8) as process:
-        try:
-            done = subprocess.run([program, "attach", "--json", str(process.pid)], capture_output=True, text=True, check=False, **settings)
-        except PermissionError as error:
-            raise tap.Skip(f"another user cannot run programs from {FOLDER}") from error
-        assert done.returncode == 0, done
-        document = json.loads(done.stdout)
+        document = attached_by_another_user(process.pid)
         place = host(document)
         assert document["processes"][0]["observed_reason"].startswith("its mappings are open to"), document
         assert place["total_resident_bytes"] >= 8 * MIB and not place["unattributed_bytes"] < 8 * MIB, place
@@ -352,18 +370,61 @@ def test_nobody_else_is_asked_and_nobody_against_ones_will():
         assert not asked_for(port) and not any("llama" in note for note in document["notes"]), document
 
 
-def test_a_server_of_another_network_is_not_asked():
-    """Its port is another program's here."""
-    unshare = ["unshare", "--net", "--user", "--map-root-user"]
+# SIOCSIFFLAGS and IFF_UP: a network of one's own begins without a loopback that is up.
+APART = """
+import fcntl, os, socket, struct, sys
+fcntl.ioctl(socket.socket(), 0x8914, struct.pack("16sh", b"lo", 1))
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+
+
+@contextlib.contextmanager
+def server_apart(unshare, name, *arguments):
+    """As server(), in a network of its own; and one of this network that listens at the same port, if it is free."""
     if subprocess.run([*unshare, "true"], stderr=subprocess.DEVNULL, check=False).returncode:
         raise tap.Skip("no network of one's own may be made here")
-    program = os.path.join(FOLDER, "llama-server")
-    shutil.copy(HELD, program)
-    with subprocess.Popen([*unshare, program, "1"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout.readline() == b"ready\n"
-        document = attached(process.pid)
-        process.stdin.close()
-        assert any("was not asked" in note for note in document["notes"]), document
+    program = os.path.join(FOLDER, name)
+    with open(program, "w", encoding="ascii") as file:
+        file.write(SERVER)
+    with subprocess.Popen([*unshare, sys.executable, "-c", APART, program, *arguments], stdout=subprocess.PIPE) as process:
+        try:
+            port = int(process.stdout.readline())
+            with socket.socket() as other:
+                with contextlib.suppress(OSError):
+                    other.bind(("127.0.0.1", port))
+                    other.listen()
+                    other.setblocking(False)
+                yield process, port
+                with contextlib.suppress(BlockingIOError, OSError):
+                    raise AssertionError(other.accept())
+        finally:
+            process.kill()
+
+
+def test_a_server_is_asked_in_its_own_network():
+    """Its port is another program's here. Who is not root may enter where it is root of the users there."""
+    props = json.dumps({"total_slots": 3, "model_path": "m.gguf", "default_generation_settings": {"n_ctx": 768}})
+    for unshare in ["unshare", "--net", "--user", "--map-root-user"], ["unshare", "--net"]:
+        if len(unshare) == 2 and os.geteuid() != 0:
+            continue
+        with server_apart(unshare, "llama-server", "good", props) as (process, port):
+            for _ in range(30):  # a busy machine may not answer within the second
+                document = attached(process.pid)
+                if document["settings"]["sequences"]:
+                    break
+            assert document["settings"]["context_tokens"] == 768, document
+            assert any(f"at port {port} of its own network" in note for note in document["notes"]), document["notes"]
+
+
+def test_a_server_that_is_slow_in_its_own_network_is_said():
+    with server_apart(["unshare", "--net", "--user", "--map-root-user"], "llama-server", "silent") as (process, _):
+        assert any("did not answer within" in note for note in attached(process.pid)["notes"])
+
+
+def test_who_may_not_enter_its_network_does_not_ask_a_server():
+    with server_apart(["unshare", "--net", "--user", "--map-root-user"], "llama-server", "good", "{}") as (process, _):
+        document = attached_by_another_user(process.pid)
+        assert any("was not asked: it has a network of its own, which this user may not enter" in note for note in document["notes"]), document
 
 
 def test_servers_that_are_slow_broken_or_closed_are_said():

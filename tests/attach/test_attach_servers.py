@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -100,6 +101,26 @@ def test_vllms_blocks_times_the_bytes_of_one():
     assert document["settings"]["context_tokens"] == 512 and document["model"]["path"] == model(), document
 
 
+def asked_silent(port):
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/silent") as answer:
+        return json.load(answer)
+
+
+def test_ports_that_are_silent_leave_time_for_the_one_that_answers():
+    """Workers of vLLM and SGLang listen for each other. Which port comes first is the kernel's choice."""
+    with server("vllm", "serve", model(), ANSWERS=vllm(), MIB=64, SILENT="6") as (process, _, _):
+        assert figure(host(answered(process.pid))["kv_cache"]) == (1000 * 16 * TOKEN, "derived")
+
+
+def test_of_many_ports_the_one_that_it_was_told_is_asked_alone():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        told = str(free.getsockname()[1])
+    with server("vllm", "serve", model(), "--port", told, ANSWERS=vllm(), MIB=64, SILENT="6", PORT=told) as (process, port, _):
+        assert figure(host(answered(process.pid))["kv_cache"]) == (1000 * 16 * TOKEN, "derived")
+        assert str(port) == told and asked_silent(port) == 0
+
+
 def test_metrics_that_do_not_tell_leave_the_cache_unknown():
     two = METRICS + METRICS.replace('engine="0"', 'engine="1"')
     for metrics in "", two, METRICS.replace('"1000"', '"None"'), "vllm:cache_config_info{", METRICS.replace("vllm:cache", "x vllm:cache"):
@@ -135,16 +156,35 @@ def test_an_engines_own_word_counts_where_its_model_cannot_be_read():
     assert figure(rows["weights"]) == (int(0.02 * 2**30), "inferred"), rows
 
 
-def test_tgis_tokens_times_the_bytes_of_one():
+# backends/v3/src/lib.rs: a gauge that is set after the warm-up; the exporter writes other lines of the same beginning.
+TGI_METRICS = """# TYPE tgi_batch_max_total_tokens gauge
+tgi_batch_max_total_tokens 10000
+# TYPE tgi_batch_current_max_tokens gauge
+tgi_batch_current_max_tokens 7
+"""
+
+
+def tgi(version, info, metrics=None):
     """router/src/lib.rs, struct Info; MODEL_ID is a variable of its launcher."""
-    answers = {"/info": {"model_id": model(), "version": "3.3.4", "max_total_tokens": 2048, "max_batch_total_tokens": 10000,
-                         "max_concurrent_requests": 128, "router": "text-generation-router"}}
+    answers = {"/info": {"model_id": model(), "version": version, "max_total_tokens": 2048, "max_concurrent_requests": 128,
+                         "router": "text-generation-router", **info}, **({"/metrics": metrics} if metrics else {})}
     with server("text-generation-launcher", "--json-output", ANSWERS=answers, MIB=64, MODEL_ID=model()) as (process, _, _):
-        document = answered(process.pid)
-    rows = host(document)
-    assert figure(rows["kv_cache"]) == (10000 * TOKEN, "derived"), rows
-    assert figure(rows["weights"]) == (WEIGHTS, "derived"), rows
-    assert document["engine"]["name"] == "tgi" and document["settings"]["context_tokens"] == 2048, document
+        return answered(process.pid)
+
+
+def test_tgis_tokens_times_the_bytes_of_one():
+    """Its word on tokens left /info after 2.2.0, and came to /metrics with 2.3.1."""
+    for document in tgi("2.2.0", {"max_batch_total_tokens": 10000}), tgi("3.3.7", {}, TGI_METRICS):
+        rows = host(document)
+        assert figure(rows["kv_cache"]) == (10000 * TOKEN, "derived"), rows
+        assert figure(rows["weights"]) == (WEIGHTS, "derived"), rows
+        assert document["engine"]["name"] == "tgi" and document["settings"]["context_tokens"] == 2048, document
+
+
+def test_tgis_metrics_that_do_not_tell_leave_the_cache_unknown():
+    for metrics in None, TGI_METRICS.replace("10000", "NaN"), TGI_METRICS.replace("10000", "-5"), TGI_METRICS.replace("10000", "1e300"), \
+            TGI_METRICS + TGI_METRICS, "tgi_batch_max_total_tokens":
+        assert figure(host(tgi("3.3.7", {}, metrics))["kv_cache"]) == (None, None), metrics
 
 
 def test_ollamas_own_word_is_of_all_that_it_has_loaded():

@@ -5,8 +5,9 @@
  * A child holds MIB in plain pages. First a picture of it is taken here, and the processor time of
  * each call is read: a call that walks the pages holds the lock no longer than that, where no other
  * program takes the processor away. Then a thread of the child maps and unmaps a page in a loop and
- * keeps its longest wait, and after that another child reads its memory all over and counts. Rounds
- * are pairs of the same time, alone and while memtally looks, one beginning in turn. A busy machine
+ * keeps its longest wait: by itself, and with a fork that shares all its memory. After that another
+ * child reads its memory all over and counts. Rounds are pairs of the same time, alone and while
+ * memtally looks, one beginning in turn; of counting there are four times as many. A busy machine
  * makes a thread wait by itself: what it waits alone is the measure of that. */
 #include <fcntl.h>
 #include <pthread.h>
@@ -18,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -29,6 +31,9 @@
 
 #define ROUND_NS   2000000000ull
 #define ROUNDS_MAX 64
+#define MORE       4 /* pairs of counting for each of the others */
+
+enum kind { MAPS, MAPS_WITH_A_FORK, COUNTS };
 
 extern char **environ;
 
@@ -40,6 +45,7 @@ struct shared {
     _Atomic uint64_t beyond_5_ms[2 * ROUNDS_MAX];
     _Atomic uint64_t steps[2 * ROUNDS_MAX];
     _Atomic uint64_t cpu_ns[2 * ROUNDS_MAX]; /* that these steps took */
+    _Atomic uint64_t wall_ns[2 * ROUNDS_MAX];
 };
 
 static struct shared *shared;
@@ -77,6 +83,7 @@ static void work_in_a_loop(void)
     uint64_t at = 88172645463325252ull;
     volatile unsigned sum = 0;
     uint64_t before = 0;
+    uint64_t began_ns = 0;
     int last = -1;
     for (;;) {
         for (int i = 0; i < 10000; i++) {
@@ -87,16 +94,19 @@ static void work_in_a_loop(void)
         }
         int phase = shared->phase;
         uint64_t cpu = mt_thread_cpu_ns();
+        uint64_t time_ns = now_ns();
         if (phase >= 0 && phase == last) {
             shared->steps[phase]++;
             shared->cpu_ns[phase] += cpu - before;
+            shared->wall_ns[phase] += time_ns - began_ns;
         }
         last = phase;
         before = cpu;
+        began_ns = time_ns;
     }
 }
 
-static void be_a_child(int maps)
+static void be_a_child(enum kind kind)
 {
     pthread_t thread;
     held = mmap(NULL, held_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -105,10 +115,14 @@ static void be_a_child(int maps)
     madvise(held, held_bytes, MADV_NOHUGEPAGE);
     for (size_t i = 0; i < held_bytes; i += 4096)
         held[i] = 1;
-    if (maps && pthread_create(&thread, NULL, map_in_a_loop, NULL) != 0)
+    if (kind == MAPS_WITH_A_FORK && fork() == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        pause();
+    }
+    if (kind != COUNTS && pthread_create(&thread, NULL, map_in_a_loop, NULL) != 0)
         _exit(1);
     shared->ready = 1;
-    for (; maps;)
+    for (; kind != COUNTS;)
         pause();
     work_in_a_loop();
 }
@@ -138,10 +152,19 @@ static long timed_read(int fd, void *bytes, size_t length)
     return result;
 }
 
+static long timed_pread(int fd, void *bytes, size_t length, uint64_t offset)
+{
+    uint64_t before = mt_thread_cpu_ns();
+    long result = mt_watch_os.pread(fd, bytes, length, offset);
+    uint64_t took = mt_thread_cpu_ns() - before;
+    longest_read_ns = took > longest_read_ns ? took : longest_read_ns;
+    return result;
+}
+
 static void picture(pid_t pid, int shares_nothing)
 {
     struct mt_record_os os = mt_watch_os;
-    struct mt_file file;
+    struct mt_file file = {0};
     struct mt_writer writer;
     struct mt_picture_result result;
     char directory[32];
@@ -150,6 +173,7 @@ static void picture(pid_t pid, int shares_nothing)
     const struct mt_file_header header = {.kind = MT_FILE_WATCH, .page_bytes = 4096};
     os.ioctl = timed_ioctl;
     os.read = timed_read;
+    os.pread = timed_pread;
     longest_scan_ns = longest_read_ns = 0;
     n_scans = 0;
     int fd = mkstemp(path);
@@ -162,6 +186,7 @@ static void picture(pid_t pid, int shares_nothing)
                                                .reason = MT_PICTURE_OUTSIDE,
                                                .resident_bytes = held_bytes,
                                                .shares_nothing = shares_nothing,
+                                               .counts_shared = 1,
                                                .scratch = scratch};
     mt_picture_take(&writer, &request, &result);
     mt_writer_finish(&writer);
@@ -199,19 +224,19 @@ static double attach(const char *memtally, pid_t pid, const char *option, const 
 static double watching_s; /* processor time of memtally while it watched */
 static double watched_s;
 
-static void pass(int phase, const char *memtally, pid_t pid, int maps)
+static void pass(int phase, const char *memtally, pid_t pid, enum kind kind)
 {
+    const struct timespec pause = {.tv_sec = 2};
     uint64_t end = now_ns() + ROUND_NS;
     shared->phase = phase;
     if (!memtally) {
-        struct timespec pause = {.tv_sec = maps ? 2 : 5};
         nanosleep(&pause, NULL);
-    } else if (maps) {
+    } else if (kind != COUNTS) {
         while (now_ns() < end)
             attach(memtally, pid, "--picture-share", "100");
     } else {
-        watching_s += attach(memtally, pid, "--for", "5s");
-        watched_s += 5;
+        watching_s += attach(memtally, pid, "--for", "2s");
+        watched_s += 2;
     }
     shared->phase = -1;
 }
@@ -223,32 +248,28 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static double each_ns(int phase)
+/* How many percent longer a step takes while memtally looks, in order of size. */
+static void compare(const _Atomic uint64_t *ns, int rounds, double slower[ROUNDS_MAX])
 {
-    return (double)shared->cpu_ns[phase] / (double)shared->steps[phase];
+    for (int i = 0; i < rounds; i++) {
+        double alone = (double)ns[2 * i] / (double)shared->steps[2 * i];
+        slower[i] = 100 * ((double)ns[2 * i + 1] / (double)shared->steps[2 * i + 1] / alone - 1);
+    }
+    qsort(slower, (size_t)rounds, sizeof *slower, by_size);
 }
 
-static void measure(const char *memtally, int rounds, int maps)
+static void print_slower(const _Atomic uint64_t *ns, int rounds, const char *of)
 {
     double slower[ROUNDS_MAX];
-    memset(shared, 0, sizeof *shared);
-    shared->phase = -1;
-    pid_t child = fork();
-    if (child == 0)
-        be_a_child(maps);
-    while (!shared->ready && waitpid(child, NULL, WNOHANG) == 0)
-        usleep(10000);
-    if (maps) {
-        picture(child, 1);
-        picture(child, 0);
-    }
-    for (int i = 0; i < rounds; i++)
-        for (int half = 0; half < 2; half++) {
-            int attached = (i + half) % 2;
-            pass(2 * i + attached, attached ? memtally : NULL, child, maps);
-        }
-    kill(child, SIGKILL);
-    waitpid(child, NULL, 0);
+    compare(ns, rounds, slower);
+    printf("slower while watched, by %s: median %.2f %% of %d pairs, the middle half from %.2f to "
+           "%.2f %%\n",
+           of, (slower[rounds / 2] + slower[(rounds - 1) / 2]) / 2, rounds, slower[rounds / 4],
+           slower[rounds - 1 - rounds / 4]);
+}
+
+static void print_waits(int rounds, const char *of)
+{
     uint64_t longest[2] = {0, 0};
     uint64_t beyond[2] = {0, 0};
     for (int i = 0; i < 2 * rounds; i++) {
@@ -256,31 +277,54 @@ static void measure(const char *memtally, int rounds, int maps)
             longest[i % 2] = shared->longest_ns[i];
         beyond[i % 2] += shared->beyond_5_ms[i];
     }
+    printf("longest wait for a mapping%s: alone %.2f ms (%llu beyond 5 ms), attached %.2f ms (%llu "
+           "beyond 5 ms)\n",
+           of, (double)longest[0] / 1e6, (unsigned long long)beyond[0], (double)longest[1] / 1e6,
+           (unsigned long long)beyond[1]);
+}
+
+static void measure(const char *memtally, int rounds, enum kind kind)
+{
+    memset(shared, 0, sizeof *shared);
+    shared->phase = -1;
+    pid_t child = fork();
+    if (child == 0)
+        be_a_child(kind);
+    while (!shared->ready && waitpid(child, NULL, WNOHANG) == 0)
+        usleep(10000);
+    if (kind == MAPS)
+        picture(child, 1);
+    if (kind == MAPS_WITH_A_FORK)
+        picture(child, 0);
     for (int i = 0; i < rounds; i++)
-        slower[i] = 100 * (each_ns(2 * i + 1) / each_ns(2 * i) - 1);
-    qsort(slower, (size_t)rounds, sizeof *slower, by_size);
-    if (maps)
-        printf("longest wait for a mapping: alone %.2f ms (%llu beyond 5 ms), attached %.2f ms "
-               "(%llu beyond 5 ms)\n",
-               (double)longest[0] / 1e6, (unsigned long long)beyond[0], (double)longest[1] / 1e6,
-               (unsigned long long)beyond[1]);
-    else
-        printf("slower while watched: median %.2f %% of its processor time, from %.2f to %.2f %%; "
-               "memtally itself takes %.2f %% of a core\n",
-               slower[rounds / 2], slower[0], slower[rounds - 1], 100 * watching_s / watched_s);
+        for (int half = 0; half < 2; half++) {
+            int attached = (i + half) % 2;
+            pass(2 * i + attached, attached ? memtally : NULL, child, kind);
+        }
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    if (kind != COUNTS) {
+        print_waits(rounds, kind == MAPS ? "" : " with a fork");
+    } else {
+        print_slower(shared->cpu_ns, rounds, "its processor time");
+        print_slower(shared->wall_ns, rounds, "the clock");
+        printf("memtally itself takes %.2f %% of a core in 2 seconds\n",
+               100 * watching_s / watched_s);
+    }
     fflush(stdout);
 }
 
 int main(int argc, char **argv)
 {
     int rounds = argc > 3 ? atoi(argv[3]) : 5;
-    if (argc < 2 || rounds < 1 || rounds > ROUNDS_MAX)
+    if (argc < 2 || rounds < 1 || rounds > ROUNDS_MAX / MORE)
         return 2;
     held_bytes = (argc > 2 ? strtoul(argv[2], NULL, 10) : 8192) << 20;
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED)
         return 1;
-    measure(argv[1], rounds, 1);
-    measure(argv[1], rounds, 0);
+    measure(argv[1], rounds, MAPS);
+    measure(argv[1], rounds, MAPS_WITH_A_FORK);
+    measure(argv[1], rounds * MORE, COUNTS);
     return 0;
 }

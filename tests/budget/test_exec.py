@@ -169,9 +169,38 @@ def test_any_device_with_room_is_chosen_and_made_visible():
     holder.let_go()
 
 
-def test_a_cap_that_no_driver_has_is_refused_with_what_to_do():
-    done = run("--need", "gpu0=4GiB", "--", "true", real_devices=True)
-    assert done.returncode == 125 and "--cap watch" in done.stderr, done
+def within(need, *words):
+    """Under memtally exec twice: for the inner one the pretended device is a real one, which NVML tells."""
+    inner = ["sh", "-c", 'exec "$0" "$@"', MEMTALLY, "exec", "--need", need, "--", *words]
+    return run("--on", "24GiB", "--need", "gpu0=20GiB", "--", *inner)
+
+
+def test_the_recorder_refuses_past_the_need_of_a_real_device():
+    done = within("gpu0=4GiB", sys.executable, f"{HERE}/takes.py", "3000", "2000", "500")
+    assert done.stdout == f"devices 1\n3000 0\n2000 {OUT_OF_MEMORY}\n500 0\n", done
+    assert "a device refused memory past what CMD needs, 1 time" in done.stderr, done
+    enough = within("gpu0=6GiB", sys.executable, f"{HERE}/takes.py", "3000", "2000", "500")
+    assert enough.stdout == "devices 1\n3000 0\n2000 0\n500 0\n", enough
+    assert "refused" not in enough.stderr, enough
+
+
+def test_what_is_refused_is_what_the_program_counts_itself():
+    done = within("gpu0=4GiB", sys.executable, f"{HERE}/capped.py", "4096")
+    assert (done.returncode, done.stdout) == (0, "as it must be\n"), done
+
+
+def test_a_recorded_program_is_refused_too_and_the_recording_says_so():
+    folder = f"{FOLDER}/refused"
+    words = [MEMTALLY, "run", "--quiet", "-o", folder, "--", sys.executable, f"{HERE}/takes.py", "3000", "2000"]
+    done = within("gpu0=4GiB", *words)
+    assert done.stdout == f"devices 1\n3000 0\n2000 {OUT_OF_MEMORY}\n", done
+    report = subprocess.run([MEMTALLY, "report", folder], capture_output=True, text=True, check=True)
+    assert "refused" in report.stdout, report
+
+
+def test_a_program_that_the_recorder_cannot_enter_is_refused_with_what_to_do():
+    static = shutil.which("ldconfig", path="/sbin:/usr/sbin")
+    done = run("--need", "gpu0=4GiB", "--", static or "true", "--version", real_devices=True)
     checks = json.loads(
         subprocess.run(
             [MEMTALLY, "doctor", "--json"], env=environment(True), stdout=subprocess.PIPE, check=False
@@ -179,6 +208,9 @@ def test_a_cap_that_no_driver_has_is_refused_with_what_to_do():
     )["checks"]
     (cap,) = [check for check in checks if check["name"] == "device_cap"]
     assert cap["state"] == "limited" and "--cap watch" in cap["advice"], cap
+    if not static or b"/ld-linux" in open(static, "rb").read(4096):
+        raise tap.Skip("ldconfig is not linked statically here")
+    assert done.returncode == 125 and "is linked statically" in done.stderr and "--cap watch" in done.stderr, done
 
 
 def test_a_real_device_is_watched():

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """memtally guard --device-limit on the devices of nvml.c, which are not there: the program says itself what it uses of one, and the
-driver tells it on. It ends by what it is sent, never by time."""
+driver tells it on. It ends by what it is sent, never by time. Then on pretended devices, whose driver counts what a program takes.
+
+    GUARD_TIMES=100 test_guard_device.py    forces so many shortages of a pretended device"""
 
 import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 
 import tap
@@ -76,8 +79,47 @@ def test_wrong_limits_say_what_is_right():
     assert done.returncode == 2 and "that guard starts" in done.stderr, done
 
 
+# kind: (status, last line, a step that it had). One that grew fast between two looks has two steps at once.
+ENDINGS = {"gives": (0, "g", "signal"), "ends": (7, "e", "end"), "deaf": (137, "t", "kill")}
+
+
+def force(kind):
+    """One shortage of the device that is there for this process. Returns what went otherwise than it must, or None."""
+    path = os.path.join(FOLDER, f"promised-{kind}")
+    times = ["--grace", LONG if kind == "gives" else SHORT, "--end", SHORT if kind == "deaf" else LONG]
+    eater = [sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "eats_device.py"), kind, path]
+    done = subprocess.run([MEMTALLY, "guard", "--device-limit", "gpu0=1180MiB", "--signal", "USR1", *times, "--", *eater],
+                          capture_output=True, text=True, timeout=300, check=False)  # fmt: skip
+    with open(path, encoding="ascii") as file:
+        lines = [(line[0], int(line[1:])) for line in file]
+    os.unlink(path)
+    status, last, step = ENDINGS[kind]
+    taken = [number for letter, number in lines if letter == "t"]
+    steps = STEP.findall(done.stderr)
+    as_it_must = taken == list(range(1, len(taken) + 1)) and taken and lines[-1] == (last, len(taken))
+    return None if as_it_must and done.returncode == status and step in steps else (kind, done, lines[-3:])
+
+
+def force_many(n):
+    """In a process for which the device is there."""
+    wrong = [found for found in (force(list(ENDINGS)[i % 3]) for i in range(n)) if found]
+    print(f"{n} shortages, {len(wrong)} of them otherwise than they must be", *wrong[:3])
+
+
+def test_nothing_promised_is_lost_where_a_pretended_device_runs_short():
+    n = int(os.environ.get("GUARD_TIMES", "3"))
+    words = [MEMTALLY, "exec", "--quiet", "--budget", f"{FOLDER}/budget", "--on", "24GiB", "--need", "gpu0=20GiB", "--"]
+    done = subprocess.run([*words, sys.executable, __file__, "force", str(n)],
+                          capture_output=True, text=True, timeout=60 + 60 * n, check=False)  # fmt: skip
+    tap.comment(done.stdout.strip())
+    assert done.stdout == f"{n} shortages, 0 of them otherwise than they must be\n", done
+
+
 if __name__ == "__main__":
     try:
-        tap.main(globals())
+        if sys.argv[1:2] == ["force"]:
+            force_many(int(sys.argv[2]))
+        else:
+            tap.main(globals())
     finally:
         shutil.rmtree(FOLDER)

@@ -2,7 +2,7 @@
 /* Stands for llama-server in an image: -m FILE --port N maps the file and touches all of it, holds
  * 24 MiB, and answers what a profile asks. With FAILS in its environment and no --keeps among its
  * arguments it ends with status 9; with HANGS it answers no completion. It says when SIGINT ends
- * it. With --version it just ends. */
+ * it, on its standard error. With --version it just ends. */
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -84,7 +84,7 @@ static void *serve(void *context)
 static void tell(int number)
 {
     static const char said[] = "interrupted\n";
-    ssize_t n = write(STDOUT_FILENO, said, sizeof said - 1);
+    ssize_t n = write(STDERR_FILENO, said, sizeof said - 1);
     _exit(n > 0 ? number : 1);
 }
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""memtally in containers of a real Podman: what it sees in them, and that nothing is left in them, whatever way a profile ends."""
+"""memtally in containers of a real Podman, or of a real Docker (CONTAINER_ENGINE=docker): what it sees in them, and that nothing is left
+in them, whatever way a profile ends."""
 
 import contextlib
 import fcntl
@@ -13,8 +14,9 @@ import subprocess
 import sys
 import tempfile
 import termios
+import time
 
-import podman
+import container_engines
 import tap
 
 MEMTALLY = os.environ["MEMTALLY"]
@@ -27,7 +29,8 @@ SHAPE = "--layers 8 --embedding-length 512 --ff-length 2048 --heads 8 --vocabula
 MODEL = b"GGUF" + bytes(16 * MIB)
 COMMAND = "/app/llama-server", "-m", "/models/model.gguf", "--port"
 PORT = 18931
-PODMAN = None
+MACHINE = None
+ENGINE = {"podman": container_engines.Podman, "docker": container_engines.Docker}[os.environ.get("CONTAINER_ENGINE", "podman")]
 # What `make test` has time for; `make containers` runs all.
 SLICE = [
     "test_attach_sees_all_processes_of_a_container",
@@ -37,18 +40,19 @@ SLICE = [
 
 
 def library_files(program):
-    return {path: path for path in podman.libraries_of(program)}
+    return {path: path for path in container_engines.libraries_of(program)}
 
 
 def machine():
-    """The tests' Podman with its images, made once; raises Skip where it cannot run."""
-    global PODMAN  # pylint: disable=global-statement
-    if isinstance(PODMAN, tap.Skip):
-        raise PODMAN
-    if PODMAN:
-        return PODMAN
+    """The tests' engine with its images, made once; raises Skip where it cannot run."""
+    global MACHINE  # pylint: disable=global-statement
+    if isinstance(MACHINE, tap.Skip):
+        raise MACHINE
+    if MACHINE:
+        return MACHINE
+    made = None
     try:
-        made = podman.Podman()
+        made = ENGINE()
         files = library_files(SERVED) | {"/app/llama-server": SERVED, "/models/model.gguf": MODEL}
         [libc] = [path for path in files if path.endswith("/libc.so.6")]
         made.build("plain", files)
@@ -59,9 +63,11 @@ def machine():
         made.check("plain", "/app/llama-server", "--version", "yes")
         made.start_service()
     except tap.Skip as reason:
-        PODMAN = reason
+        MACHINE = reason
+        if made:
+            made.close()
         raise
-    PODMAN = made
+    MACHINE = made
     return made
 
 
@@ -81,7 +87,7 @@ def container(image="plain", words=(), options=(), network="host", says="ready")
     try:
         yield name
     finally:
-        made.call("rm", "-f", "-t", "0", name)
+        made.remove(name)
 
 
 def host(document):
@@ -126,18 +132,18 @@ def unchanged(name):
 def test_attach_sees_all_processes_of_a_container():
     with container() as name, unchanged(name):
         machine().call("exec", "-d", name, *COMMAND, str(PORT + 1000))
-        podman.patiently("no second process", lambda: len(machine().processes(name)) == 2)
+        container_engines.patiently("no second process", lambda: len(machine().processes(name)) == 2)
         done = memtally("attach", "--container", name, "--json", "--no-endpoint")
         assert done.returncode == 0 and SECRET not in done.stdout + done.stderr, done
         document = json.loads(done.stdout)
         assert {one["pid"] for one in document["processes"]} == machine().processes(name), document
         assert adds_up(document) and row(document, "weights")["resident_bytes"] >= 16 * MIB, document
         said = document["container"]
-        assert said["name"] == name and said["container_engine"] == "Podman" and said["image"] == "localhost/plain:1", said
+        assert said["name"] == name and said["container_engine"] == ENGINE.name and said["image"] == "localhost/plain:1", said
         assert "HF_TOKEN" in said["environment_names"], said
         [second] = machine().processes(name) - {machine().pid(name)}
         os.kill(second, signal.SIGKILL)
-        podman.patiently("the second stays", lambda: len(machine().processes(name)) == 1)
+        container_engines.patiently("the second stays", lambda: len(machine().processes(name)) == 1)
 
 
 def test_a_container_is_found_by_its_control_group():
@@ -151,7 +157,7 @@ def test_a_container_is_found_by_its_control_group():
                               timeout=120, env=environment)
         assert done.returncode == 0, done
         document = json.loads(done.stdout)
-        assert document["container"]["id"] == identity and document["container"]["container_engine"] == "Podman", document["container"]
+        assert document["container"]["id"] == identity and document["container"]["container_engine"] == ENGINE.name, document["container"]
         assert {one["pid"] for one in document["processes"]} == machine().processes(name)
 
 
@@ -232,7 +238,7 @@ def hanging(name, folder, *words, **settings):
     with subprocess.Popen([MEMTALLY, "profile", "--container", name, "--prompt", "hello", *words], cwd=folder, env=environment,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **settings) as process:
         try:
-            podman.patiently("the engine does not start", lambda: sum(is_server(pid) for pid in machine().processes(name)) == 2)
+            container_engines.patiently("the engine does not start", lambda: sum(is_server(pid) for pid in machine().processes(name)) == 2)
             yield process
         finally:
             process.kill()
@@ -276,8 +282,8 @@ def test_a_profile_that_is_killed_leaves_nothing():
             process.wait()
         # What is being removed cannot be compared: first the folder goes.
         root = f"/proc/{machine().pid(name)}/root"
-        podman.patiently("the folder is left", lambda: not glob.glob(f"{root}/.memtally-*"))
-        podman.patiently("something is left", lambda: machine().state(name) == before)
+        container_engines.patiently("the folder is left", lambda: not glob.glob(f"{root}/.memtally-*"))
+        container_engines.patiently("something is left", lambda: machine().state(name) == before)
 
 
 def test_no_second_engine_is_started_where_it_has_no_room():
@@ -286,11 +292,48 @@ def test_no_second_engine_is_started_where_it_has_no_room():
         assert done.returncode != 0 and "the container has" in done.stderr and not os.listdir(folder), done
 
 
-def test_a_container_that_stops_while_it_is_profiled_is_said():
-    with container(options=("-e", "HANGS=1")) as name, tempfile.TemporaryDirectory() as folder, hanging(name, folder) as process:
-        machine().call("kill", name)
+def test_a_profile_that_is_killed_after_its_copy_leaves_nothing():
+    """Nothing runs in the container yet that could remove the folder."""
+    with container() as name, tempfile.TemporaryDirectory() as folder:
+        before = machine().state(name)
+        root = f"/proc/{machine().pid(name)}/root"
+        environment = {**os.environ, "DOCKER_HOST": f"unix://{machine().socket}"}
+        with subprocess.Popen([MEMTALLY, "profile", "--container", name, "--prompt", "hello"], cwd=folder, env=environment,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            until = time.monotonic() + container_engines.PATIENCE_S
+            while not glob.glob(f"{root}/.memtally-*") and time.monotonic() < until:
+                pass
+            process.kill()
+        container_engines.patiently("the folder is left", lambda: not glob.glob(f"{root}/.memtally-*"))
+        container_engines.patiently("something is left", lambda: machine().state(name) == before)
+
+
+def ended_profile(name, folder, end):
+    """What a profile says whose container ends while it runs, and the container's files before and after."""
+    before = machine().exported(name)
+    with hanging(name, folder) as process:
+        end(process)
         _, said = process.communicate(timeout=120)
-        assert process.returncode not in (0, -signal.SIGKILL) and "may still be in the container" in said, said
+    container_engines.patiently("the folder is left", lambda: not any(".memtally-" in path for path in machine().exported(name)))
+    return process.returncode, said, before, machine().exported(name)
+
+
+def test_a_container_that_ends_while_it_is_profiled_keeps_nothing():
+    for words in ["kill"], ["stop", "-t", "1"]:
+        with container(options=("-e", "HANGS=1")) as name, tempfile.TemporaryDirectory() as folder:
+            code, said, before, after = ended_profile(name, folder, lambda _: machine().call(*words, name))  # pylint: disable=cell-var-from-loop
+            assert code not in (0, -signal.SIGKILL) and f"the container {name} ended while it was profiled" in said, said
+            assert "may still be" not in said and before == after, (said, set(before.items()) ^ set(after.items()))
+
+
+def test_a_container_that_ends_with_the_profile_keeps_nothing():
+    def end_both(process):
+        process.kill()
+        machine().call("kill", name)
+
+    with container(options=("-e", "HANGS=1")) as name, tempfile.TemporaryDirectory() as folder:
+        code, _, before, after = ended_profile(name, folder, end_both)
+        assert code == -signal.SIGKILL and before == after, set(before.items()) ^ set(after.items())
 
 
 def test_a_real_engine_takes_in_a_container_what_it_takes_outside():
@@ -306,7 +349,7 @@ def test_a_real_engine_takes_in_a_container_what_it_takes_outside():
         files = {f"/app/{name}": f"{program}/{name}" for name in names} | {"/models/model.gguf": model}
         for name in names:
             if name == "llama-server" or ".so" in name:
-                files |= {path: path for path in podman.libraries_of(f"{program}/{name}") if not path.startswith(program)}
+                files |= {path: path for path in container_engines.libraries_of(f"{program}/{name}") if not path.startswith(program)}
         made.build("engine", files)
         outside = json.loads(memtally("profile", model, "--engine", "llama-server", "--engine-path", program, "--max-tokens", 4, "--repeats", 1,
                                       "--prompt", "hello", "--batch-size", 2, "--json").stdout)
@@ -334,5 +377,5 @@ if __name__ == "__main__":
     try:
         tap.main(globals(), None if os.environ.get("ALL") else sys.argv[1:] or SLICE)
     finally:
-        if isinstance(PODMAN, podman.Podman):
-            PODMAN.close()
+        if isinstance(MACHINE, container_engines.Engine):
+            MACHINE.close()

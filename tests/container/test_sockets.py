@@ -238,7 +238,7 @@ def test_engines_that_break_off_a_profile_are_said():
     with open(model, "wb") as file:
         file.write(b"GGUF" + bytes(65536))
     for parts, words in (
-        ((*fine, answer(b'{"message":"it is paused"}', "409 Conflict")), "and is still there"),
+        ((*fine, answer(b'{"message":"it is paused"}', "409 Conflict")), "it is paused"),
         ((answer(b'{"message":"no room\\u001b[m"}', "500 Oh"), *fine[1:]), "no room?[m"),
         ((fine[0], answer(b'{"message":"it is paused"}', "409 Conflict"), fine[2]), "it is paused"),
         ((fine[0], answer(b'{"Id":"../.."}', "201 Created"), fine[2]), "names no program"),

@@ -233,6 +233,21 @@ def test_a_program_that_works_on_without_end_has_an_answer_with_a_warning():
     assert rows(document)["cached"] == GIB, document
 
 
+def test_of_settings_that_are_compared_the_run_that_was_cut_is_named():
+    """Both write what a program with one graph would have; the first one works on without end, and may have captured more."""
+    with tempfile.TemporaryDirectory() as folder:
+        graph = "memtally-torch 1\\nx 0 1000 1 2097152 0 3 1048576 4194304 8 8 0 FULL\\n"
+        script = f'printf "{graph}" >{folder}/runs/$1/torch-7.trace; "$0" must 1; [ $1 = B ] || exec "$0" must 1 work'
+        done = subprocess.run([MEMTALLY, "graphs", "--vary", "run=A,B", "--device", "24GiB", "--folder", f"{folder}/runs", "--timeout", "8",
+                               "--save", "m", "--", "sh", "-c", script, PROGRAM, "{run}"],
+                              cwd=folder, capture_output=True, text=True, check=False, timeout=100)
+        assert done.returncode == 0, done.stderr
+        cut = [line for line in done.stdout.splitlines() if line.startswith("cut ")]
+        assert len(cut) == 1 and cut[0].split()[1:4] == ["A", "was", "ended"], done.stdout
+        (saved,) = pathlib.Path(folder, "results").iterdir()
+        assert [run["was_cut"] for run in json.loads(saved.read_text())["runs"]] == [True, False], saved.read_text()
+
+
 def test_a_program_sees_as_many_devices_as_were_given_and_its_own_choice_of_them():
     for given, visible, seen in (("64x24GiB", None, "64"), ("4x24GiB", "2,0", "2")):
         with tempfile.TemporaryDirectory() as folder:

@@ -66,6 +66,16 @@ def test_long_functions_are_found():
     assert_found("lengths", {**usual, "src/base/a.h": "\n" * 801}, "801 lines")
 
 
+def test_numbers_without_a_name_are_found():
+    table = "static const struct band bands[] = {\n    %s\n};\n"
+    assert_found("tables", {"src/base/a.c": table % "{1, 2}, {3, 4},"}, "src/base/a.c:2: numbers beside each other")
+    assert_found("tables", {"src/base/a.c": table % '{"a", -1, 0x2u},'}, "numbers beside each other")
+    assert_clean("tables", {"src/base/a.c": table % '{"a", 1, .high = 2}, {"1, 2", 3},'})
+    assert_clean("tables", {"src/base/a.c": table % "/* low, high */\n    {1, 2},"})
+    assert_found("tables", {"src/base/a.c": "int f(void)\n{\n    return errno == 17;\n}\n"}, "src/base/a.c:3: errno == 17")
+    assert_clean("tables", {"src/base/a.c": "int f(void)\n{\n    return errno == EEXIST || errno != 0;\n}\n"})
+
+
 def test_badly_formatted_code_is_found():
     assert_clean("format", {f"{room}/a.c": "int a;\n" for room in ("include", "src", "tests", "examples", "engines")})
     tree = {f"{room}/a.c": "int a;\n" for room in ("include", "src", "tests", "examples", "engines")}
@@ -168,6 +178,18 @@ def test_what_a_public_header_hands_out_without_a_way_back_is_found():
     assert_found("interface", header("/* The caller frees *a with free(). */"), "include/memtally/a.h:1: leaves something to free()")
     assert_found("interface", header("struct a {\n    int without_copies;\n};"), "include/memtally/a.h:2: the flag without_copies")
     assert_found("interface", header("struct a {\n    uint64_t held; /* bytes */\n};"), "held counts bytes")
+
+
+def test_the_interface_is_called_unstable_as_long_as_it_is():
+    def tree(version, soname, words):
+        return {"meson.build": f"project('memtally', 'c',\n  version: '{version}')\nmemtally_shared = shared_library('memtally',\n  soversion: '{soname}')\n",
+                "include/memtally/memtally.h": f"/* The interface is {words}. */\n"}
+
+    assert_clean("interface", tree("0.2.0", 0, "*unstable*"))
+    assert_clean("interface", tree("1.0.0", 1, "stable"))
+    assert_found("interface", tree("0.2.0", 1, "*unstable*"), "the library's soname is 0 until version 1.0.0")
+    assert_found("interface", tree("0.2.0", 0, "stable"), "the interface is called *unstable* until version 1.0.0")
+    assert_found("interface", tree("1.0.0", 0, "*unstable*"), "the library's soname is 0 until version 1.0.0, and no longer")
 
 
 def test_a_recipe_that_does_not_apply_is_found():

@@ -118,6 +118,31 @@ def test_many_marks_leave_something_for_the_peak():
         assert place["total_resident_bytes"] > 20 * MIB and place["unattributed_bytes"] < 0.02 * place["total_resident_bytes"], place
 
 
+def test_memory_that_is_taken_past_libc_is_in_a_picture_from_outside():
+    for depth in ("default", "full"):
+        with tempfile.TemporaryDirectory() as folder:
+            counted = record(f"{folder}/r", PROGRAM, "raw", depth=depth)
+            assert counted > 159 * MIB, counted
+            document = assert_answers(f"{folder}/r", "raw")
+            place = memtally.host(document)
+            assert abs(place["total_resident_bytes"] / counted - 1) <= 0.005, (depth, place["total_resident_bytes"], counted)
+            assert 159 * MIB <= place["unattributed_bytes"] < 160 * MIB, (depth, place)
+            assert any("159 MiB that are unattributed lie in mappings for which no call was seen" in note for note in document["notes"]), document["notes"]
+
+
+def test_what_the_unwinder_takes_is_the_recorders():
+    """libunwind keeps a table of 256 KiB for each thread that it walks."""
+    own = {}
+    for stacks in ("fp", "unwind"):
+        with tempfile.TemporaryDirectory() as folder:
+            done = memtally.run("run", "-o", f"{folder}/r", "--depth", "full", "--stacks", stacks, "--", PROGRAM, "leave_main")
+            if "libunwind.so.8 is not installed" in done.stderr:
+                raise tap.Skip("libunwind.so.8 is not installed")
+            place = memtally.host(assert_answers(f"{folder}/r", stacks))
+            own[stacks] = memtally.detail(place, "runtime", "memtally recorder")
+    assert own["unwind"] >= own["fp"] + 256 * 1024, own
+
+
 def peak_is_right(deed, unattributed):
     """The peak of a tree against the sum that the kernel gave the program itself. Libraries, of which the kernel counts
     a share that depends on who else runs, are some 2 MiB."""

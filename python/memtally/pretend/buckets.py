@@ -15,8 +15,8 @@ MODULE = "torch.nn.parallel.distributed"
 FORWARDS = 8  # until then buckets are made anew, or never
 PATIENCE_S = 5  # where a rank does not come, its all-reduce is not done
 NOTE = (
-    "DistributedDataParallel makes its buckets anew after the first step. Where the host runs ahead of the device the "
-    "first ones are still there: up to %.2f MiB more on each device than is told here"
+    "DistributedDataParallel makes its buckets anew after the first step. If the host runs ahead of the device, the "
+    "first ones are still there: each device then holds up to %.2f MiB more than this report shows"
 )
 
 

@@ -37,7 +37,7 @@ def _size_of(arguments):
 
 
 def absent(n_bytes, text):
-    """Tells the account of what is not there on the current device, of which text and bytes are said once."""
+    """Tells the account once, by text and bytes, what the current device lacks."""
     library = ctypes.PyDLL(None)
     library.pretend_cuda_absent.argtypes = [ctypes.c_uint64, ctypes.c_char_p]
     library.pretend_cuda_absent.restype = None

@@ -42,7 +42,7 @@ def from_attributes(trace, package, phase, holder):
         for part in path.split("."):
             value = getattr(value, part, None)
         if isinstance(value, (int, float)) and not isinstance(value, bool):
-            say(trace, int(value), unit, name)
+            say(trace, *((round(value * (1 << 30)), "B") if unit == "GiB" else (int(value), unit)), name)
 
 
 def start(trace, readers):

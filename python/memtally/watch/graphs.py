@@ -145,6 +145,7 @@ class Graphs:
         self.kept = collections.Counter()  # of the same names
         self.pools = {}  # of PyTorch's name for it: from 1
         self.living = {}  # number: what says that the graph is gone
+        self.last = {}  # device: what was free and reserved when a capture had last ended
         self.is_serving = False  # a graph was replayed a second time: the program is past its warm-up
         self.n_late = 0
 
@@ -175,8 +176,15 @@ class Graphs:
         return device, *self.torch.cuda.mem_get_info(device), allocated, reserved
 
     def _begin(self, graph, frame):
+        """PyTorch makes hundreds of numbers for the one that is asked here. Where the device has as much free as after the capture
+        before, PyTorch took nothing since."""
         names = self.names.of(frame)
-        graph._memtally = (names, self._held(), sys.exc_info()[1], resident(), time.monotonic_ns())
+        device = self.torch.cuda.current_device()
+        free = self.torch.cuda.mem_get_info(device)[0]
+        last_free, reserved = self.last.get(device, (None, 0))
+        if free != last_free:
+            reserved = self._held()[4]
+        graph._memtally = (names, device, free, reserved, sys.exc_info()[1], resident(), time.monotonic_ns())
 
     def _around_begin(self, function):
         def capture_begin(graph, *args, **kwargs):
@@ -189,7 +197,7 @@ class Graphs:
         def capture_end(graph, *args, **kwargs):
             begun = graph.__dict__.pop("_memtally", None)
             error = sys.exc_info()[1]
-            if begun and error is not None and error is not begun[2]:  # torch.cuda.graph ends a capture on an error, too
+            if begun and error is not None and error is not begun[4]:  # torch.cuda.graph ends a capture on an error, too
                 self._quietly(self._failed, begun, error)
                 return function(graph, *args, **kwargs)
             nodes = self._quietly(self._count_nodes)
@@ -265,13 +273,13 @@ class Graphs:
             )
 
     def _count_nodes(self):
-        return self.counter.of_stream(self.torch.cuda.current_stream().cuda_stream)
+        return self.counter.of_stream(self.torch._C._cuda_getCurrentRawStream(self.torch.cuda.current_device()))
 
     def _failed(self, begun, error):
-        names, held = (begun[0], begun[1]) if begun else (NOTHING, (0, 0))
+        names, free = (begun[0], begun[2]) if begun else (NOTHING, 0)
         self.trace.say(
             "The capture of a CUDA graph failed (batch %s, tokens %s, draft %s, kind %s; %d MiB were free before it): %s"
-            % (*names[:4], held[1] >> 20, str(error).split("\n", maxsplit=1)[0])
+            % (*names[:4], free >> 20, str(error).split("\n", maxsplit=1)[0])
         )
 
     def _look_for_another(self, number, names):
@@ -292,8 +300,9 @@ class Graphs:
         number = next(self.numbers)
         if not begun or number > MOST_GRAPHS:
             return
-        (*names, expected), (device, free_before, _, _, reserved_before), _, host_before, begun_ns = begun
-        _, free, whole, allocated, reserved = self._held()
+        (*names, expected), device, free_before, reserved_before, _, host_before, begun_ns = begun
+        ended_on, free, whole, allocated, reserved = self._held()
+        self.last[ended_on] = free, reserved
         pool = max(0, reserved - reserved_before)
         driver = max(0, free_before - free - pool)
         graph._memtally_number = number

@@ -10,8 +10,8 @@ from collections import namedtuple
 # outlives it is for its category.
 Phase = namedtuple("Phase", "package since until module function category name")
 # figures.tsv: where an engine says a figure, in a line of its log, or in an attribute once a function is over. A pattern's only
-# group is the value; an attribute is looked up on the object whose phase has just ended ("phase: path"), and is in bytes unless
-# its unit says otherwise.
+# group is the value; an attribute is looked up on the object whose phase has just ended ("phase: path"). One in GiB is said in bytes:
+# it has all digits, which a line of log has not.
 Figure = namedtuple("Figure", "package how pattern unit name")
 # graphs.tsv: a function of an engine that captures CUDA graphs; of its frames at a capture the innermost one says what the graph
 # is of. A value is a path in the function's locals, perhaps divided by another and less 1; | parts what is tried in turn; =

@@ -28,7 +28,7 @@ extern const char *const budget_caps[];
      .help = "how a program is held to what it needs of the host: by a control group, all its "    \
              "processes together; by RLIMIT_DATA, each by itself; by memtally, which looks often " \
              "and kills it, also for a device; or not at all. auto is group where that may be, "   \
-             "else rlimit"},                                                                       \
+             "else rlimit. With these three the recorder holds it to its part of a device"},       \
         {.name = "on",                                                                             \
          .kind = CLI_TEXTS,                                                                        \
          .argument = "DEVICE[,DEVICE...]",                                                         \

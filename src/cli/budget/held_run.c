@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cli/console.h"
+#include "drive/objects.h"
 
 /* ---- devices ---- */
 
@@ -39,31 +40,35 @@ static int open_pretended(struct budget_run *run, const struct budget_world *wor
     return code;
 }
 
-/* A driver has no limit for a process, so that only watching holds it. */
+/* A driver has no limit for a process: the recorder in it refuses, or memtally watches it. */
 static int take_real(struct budget_run *run, const struct budget_world *world,
                      const struct budget_held *held, enum mt_job_cap cap,
-                     struct mt_job_device *devices, size_t *n_devices)
+                     struct mt_job_device *devices, struct mt_job_options *options)
 {
     char visible[MT_JOB_DEVICES * 4 + 1] = "";
+    struct mt_error error;
+    size_t n = 0;
     for (size_t i = 0; i < held->needs.n; i++) {
         const struct mt_budget_need *need = &held->needs.items[i];
         if (strcmp(need->place, "host") == 0)
             continue;
-        if (cap != MT_JOB_CAP_WATCH && cap != MT_JOB_CAP_NONE) {
-            cli_complain("%s: no driver holds a program to a part of %s; choose --cap watch, which "
-                         "kills it when it is seen past its need, --cap none, or pretended devices "
-                         "with --on",
-                         world->command, need->place);
-            return CLI_EXIT_FAILED;
-        }
-        devices[*n_devices] =
-            (struct mt_job_device){budget_device_number(need->place), need->bytes};
-        snprintf(visible + strlen(visible), sizeof visible - strlen(visible), "%s%u",
-                 *n_devices ? "," : "", devices[*n_devices].index);
-        ++*n_devices;
+        devices[n] = (struct mt_job_device){budget_device_number(need->place), need->bytes};
+        snprintf(visible + strlen(visible), sizeof visible - strlen(visible), "%s%u", n ? "," : "",
+                 devices[n].index);
+        n++;
     }
-    if (*n_devices == 0)
+    options->n_devices = n;
+    if (n == 0)
         return CLI_EXIT_OK;
+    int is_refused = cap != MT_JOB_CAP_WATCH && cap != MT_JOB_CAP_NONE;
+    if (is_refused &&
+        mt_drive_find_recorder(environ, run->recorder, sizeof run->recorder, &error) < 0) {
+        cli_complain("%s: %s; without it nothing holds a program to a part of a device but --cap "
+                     "watch",
+                     world->command, error.text);
+        return CLI_EXIT_FAILED;
+    }
+    options->recorder_path = is_refused ? run->recorder : NULL;
     if (asprintf(&run->owned[0], "CUDA_VISIBLE_DEVICES=%s", visible) < 0)
         run->owned[0] = NULL;
     run->owned[1] = strdup("CUDA_DEVICE_ORDER=PCI_BUS_ID"); /* as NVML counts */
@@ -116,7 +121,7 @@ int budget_run_start(struct budget_run *run, const struct budget_world *world,
     if (world->n_pretended && run->n_devices) {
         code = open_pretended(run, world, held, options);
     } else {
-        code = take_real(run, world, held, cap, devices, &options->n_devices);
+        code = take_real(run, world, held, cap, devices, options);
         if (code == CLI_EXIT_OK)
             run->environment = with_owned(options->environment, run->owned);
     }
@@ -129,7 +134,11 @@ int budget_run_start(struct budget_run *run, const struct budget_world *world,
     options->cap = cap;
     options->host_bytes = budget_host_bytes(&held->needs);
     if (code == CLI_EXIT_OK && mt_job_start(options, &run->job, &error) < 0) {
-        cli_complain("%s: %s", world->command, error.text);
+        cli_complain("%s: %s%s", world->command, error.text,
+                     error.code == MT_EUNSUPPORTED && options->recorder_path
+                         ? "; choose --cap watch, which kills it when it is seen past its need, or "
+                           "--cap none"
+                         : "");
         code = error.code == MT_ENOTFOUND ? CLI_EXIT_NOT_FOUND
                : error.code == MT_EPERM   ? CLI_EXIT_NOT_EXECUTABLE
                                           : CLI_EXIT_FAILED;
@@ -152,6 +161,7 @@ void budget_run_finish(struct budget_run *run, struct budget_end *end)
 {
     memset(end, 0, sizeof *end);
     mt_job_finish(run->job, &end->job);
+    end->n_refusals = end->job.n_device_refusals;
     memcpy(end->device_peak_bytes, end->job.device_peak_bytes, sizeof end->device_peak_bytes);
     memcpy(end->left_device_bytes, end->job.left_device_bytes, sizeof end->left_device_bytes);
     if (run->devices) {

@@ -3,6 +3,8 @@
 #ifndef CLI_BUDGET_HELD_RUN_H
 #define CLI_BUDGET_HELD_RUN_H
 
+#include <limits.h>
+
 #include "cli/budget/admit.h"
 #include "cli/rehearse/recorded.h"
 
@@ -14,13 +16,14 @@ struct budget_run {
     struct rehearse_recorded *devices; /* pretended ones, or NULL */
     char **environment;                /* owned where `owned` is */
     char *owned[2];
+    char recorder[PATH_MAX]; /* that holds real devices */
     size_t n_devices;
     char device_names[MT_JOB_DEVICES][8];
 };
 
 struct budget_end {
     struct mt_job_result job;
-    size_t n_refusals; /* of pretended devices */
+    size_t n_refusals; /* of devices */
     uint64_t device_peak_bytes[MT_JOB_DEVICES];
     uint64_t left_device_bytes[MT_JOB_DEVICES];
 };

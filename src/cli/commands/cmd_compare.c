@@ -2,6 +2,7 @@
 /* memtally compare: two tallies, or a tally and a calculator's figures, against bands. */
 #include <inttypes.h>
 #include <memtally/model_file.h>
+#include <memtally/predict.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

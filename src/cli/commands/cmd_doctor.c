@@ -204,10 +204,11 @@ static void check_device_cap(struct mt_check *check)
     }
     check->state = MT_CHECK_LIMITED;
     snprintf(check->finding, sizeof check->finding,
-             "no driver holds a program to a part of a device");
+             "no driver holds a program to a part of a device; the recorder in it refuses what is "
+             "past the part");
     snprintf(check->advice, sizeof check->advice,
-             "exec and test refuse devices without --cap watch, which kills a program that is "
-             "seen past its need, or --cap none");
+             "for programs that the recorder cannot enter, as static ones, exec and test have "
+             "--cap watch, which kills a program that is seen past its need");
 }
 
 /* ---- engines that the environment names ---- */

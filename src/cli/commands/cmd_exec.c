@@ -211,17 +211,18 @@ static const char *const description[] = {
     "earlier one that does not, up to 8 times.",
     "CMD sees only those real devices that memtally holds for it, by CUDA_VISIBLE_DEVICES. "
     "memtally holds CMD to what it needs: --cap says how. No driver holds a program to a part of a "
-    "real device, so memtally "
-    "refuses to run CMD there unless --cap is watch or none. Pretended devices refuse by "
-    "themselves.",
+    "real device. So memtally preloads its recorder into CMD, which refuses what is past the need "
+    "as the driver would (CUDA), and tells CMD that no more is free. If the recorder cannot enter "
+    "CMD, memtally does not run it there unless --cap is watch or none. Pretended devices refuse "
+    "by themselves.",
     "When CMD has ended, memtally says what is left of more than 100 MiB: in processes that live "
     "on a second later, in shared memory, on devices.",
     NULL,
 };
 
 static const struct cli_example examples[] = {
-    {"memtally exec --need host=2GiB,gpu=4GiB --cap watch --wait 10m -- ./serve",
-     "Any device with 4 GiB free; at most 10 minutes of waiting."},
+    {"memtally exec --need host=2GiB,gpu=4GiB --wait 10m -- ./serve",
+     "Any device with 4 GiB free, of which ./serve gets no more; at most 10 minutes of waiting."},
     {"memtally exec --need host=512MiB -- make check", "All processes of make in 512 MiB."},
     {"memtally exec --on 24GiB --need gpu0=4GiB -- python3 train.py",
      "A pretended device that refuses past 4 GiB."},

@@ -18,7 +18,9 @@
 #include "cli/budget/needs.h"
 #include "cli/command.h"
 #include "cli/console.h"
+#include "cli/document/grown.h"
 #include "cli/forward.h"
+#include "cli/grown.h"
 #include "cli/shared_options.h"
 #include "drive/give_back.h"
 #include "net/http_client.h"
@@ -349,7 +351,56 @@ static void tell_end(const struct mt_guard_result *result, uint64_t limit_bytes)
         tell_act(&result->acts[i]);
 }
 
+/* ---- what grew ---- */
+
+/* Of a program that is recorded. It is asked for where a leak is told and where a step is taken. */
+static void follow_growth(struct cli_grown *grown, const struct mt_guard *guard,
+                          const struct mt_guard_status *before, const struct mt_guard_status *now)
+{
+    const struct mt_monitor_growth *growth = &now->growth;
+    char each[MT_SIZE_TEXT];
+    char when[64] = "";
+    if (now->n_leaks > before->n_leaks) {
+        if (growth->full_ns != MT_UNKNOWN)
+            snprintf(when, sizeof when, ", and is at its limit in %.0f min",
+                     (double)growth->full_ns / 60e9);
+        cli_complain("guard: the program leaks %s a minute%s",
+                     mt_format_size((uint64_t)(growth->bytes_per_s * 60), each), when);
+    }
+    if (now->n_leaks > before->n_leaks || now->n_acts > before->n_acts)
+        cli_grown_ask(grown, mt_guard_pid(guard),
+                      growth->leak == MT_LEAK_FAST ? CLI_GROWN_FAST_NS : CLI_GROWN_SLOW_NS);
+}
+
+static void tell_growth(struct cli_grown *grown, int waits)
+{
+    const struct mt_recording_growth *growth = cli_grown_take(grown, waits);
+    struct mt_strbuf lines = {0};
+    if (!growth)
+        return;
+    cli_document_grown(growth, &lines);
+    cli_complain("guard: what the program has more than before");
+    cli_complain_lines(mt_strbuf_text(&lines), "  ", 1);
+    mt_strbuf_finish(&lines);
+}
+
 /* ---- the run ---- */
+
+static void watch(struct mt_guard *guard, struct called *called, struct cli_grown *grown,
+                  int is_quiet)
+{
+    struct mt_guard_status status = {0};
+    do {
+        struct mt_guard_status before = status;
+        mt_guard_wait(guard, &status);
+        if (!is_quiet && status.n_acts > before.n_acts)
+            tell_new(guard, before.n_acts, status.n_acts);
+        if (!is_quiet)
+            follow_growth(grown, guard, &before, &status);
+        tell_growth(grown, 0);
+        tell_asked(&called->asked, is_quiet);
+    } while (status.running);
+}
 
 static int exit_of(const struct mt_error *error, int starts)
 {
@@ -370,7 +421,7 @@ static int run_guard(const struct cli_call *call_line)
                             .command = options->call,
                             .guarded_pid = (int)options->pid};
     struct mt_guard *guard;
-    struct mt_guard_status status = {0};
+    struct cli_grown grown = {0};
     struct mt_guard_result result;
     struct mt_error error;
     int code = read_options(call_line, &asked, devices);
@@ -388,17 +439,13 @@ static int run_guard(const struct cli_call *call_line)
     called.guard = guard;
     if (asked.argv)
         cli_forward_to_job(mt_guard_job(guard));
-    do {
-        size_t n_before = status.n_acts;
-        mt_guard_wait(guard, &status);
-        if (!options->quiet && status.n_acts > n_before)
-            tell_new(guard, n_before, status.n_acts);
-        tell_asked(&called.asked, options->quiet);
-    } while (status.running);
+    watch(guard, &called, &grown, options->quiet);
     cli_forward_to_job(NULL);
     mt_guard_finish(guard, &result);
     if (!options->quiet)
         tell_end(&result, asked.limit_bytes);
+    tell_growth(&grown, 1);
+    cli_grown_finish(&grown);
     tell_asked(&called.asked, options->quiet);
     if (options->empty_slots)
         mt_http_stop();
@@ -415,6 +462,9 @@ static const char *const description[] = {
     "A program that would reach its limit before memtally looks again gets no time between the "
     "first steps.",
     "At the end memtally says what it did, and how little CMD used after each step.",
+    "memtally also says where what CMD uses of the host grows without end, and when that is at the "
+    "limit. If CMD is recorded (guard -- memtally run -- CMD), memtally says with each leak and "
+    "each step which categories and which call stacks grew.",
     NULL,
 };
 
@@ -424,6 +474,8 @@ static const struct cli_example examples[] = {
     {"memtally guard --limit 16GiB --empty-slots -- llama-server -m model.gguf --slot-save-path "
      "/tmp",
      "What the server keeps for requests to come is emptied first."},
+    {"memtally guard --limit 8GiB -- memtally run -o recording -- ./serve",
+     "Says what grew, by category and call stack, when memory runs short."},
     {"memtally guard --limit 20GiB --call ./drop-cache --pid 4711",
      "A script asks the process for its cache."},
     {0},

@@ -14,6 +14,8 @@
 #include "cli/budget/needs.h"
 #include "cli/command.h"
 #include "cli/console.h"
+#include "cli/document/grown.h"
+#include "cli/grown.h"
 #include "cli/interrupt.h"
 #include "cli/shared_options.h"
 #include "emit/sparkline.h"
@@ -29,6 +31,7 @@ struct monitor_options {
     struct cli_texts devices;
     uint64_t pid;
     const char *interval;
+    const char *up_to;
     uint64_t count;
     int json;
 };
@@ -52,6 +55,12 @@ static const struct cli_option monitor_cli_options[] = {
      .offset = AT(interval),
      .help = "from one look to the next, 1ms at least; sooner where the kernel says that memory is "
              "short"},
+    {.name = "up-to",
+     .kind = CLI_TEXT,
+     .argument = "TIME",
+     .offset = AT(up_to),
+     .help = "wait up to so long where no place can come to the next level of pressure sooner; "
+             "without it memtally always waits for --interval"},
     {.name = "count",
      .letter = 'n',
      .kind = CLI_COUNT,
@@ -71,6 +80,8 @@ struct place {
     char name[PLACE_CHARS];
     struct mt_monitor *monitor;
     struct mt_monitor_snapshot seen;
+    int pid; /* of a program, else 0 */
+    size_t n_leaks;
 };
 
 struct view {
@@ -78,8 +89,12 @@ struct view {
     size_t n;
     struct mt_alarm *alarm; /* or NULL */
     struct mt_alarm_counts alarms;
+    struct cli_grown grown;
+    const struct mt_recording_growth *growth; /* that is new, or on a terminal shown */
     struct cli_terminal terminal;
     int json;
+    uint64_t least_ns; /* from one look to the next */
+    uint64_t most_ns;
     uint64_t begin_ns;
     size_t n_drawn; /* lines that are drawn over */
 };
@@ -121,6 +136,7 @@ static int open_places(struct view *view, const struct monitor_options *options,
     snprintf(name, sizeof name, "pid:%" PRIu64, options->pid);
     if (options->pid)
         status = add_place(view, name, error);
+    view->places[0].pid = (int)options->pid;
     for (size_t i = 0; status == 0 && i < options->devices.n; i++)
         status = add_place(view, options->devices.items[i], error);
     return status;
@@ -131,6 +147,7 @@ static void close_places(struct view *view)
     for (size_t i = 0; i < view->n; i++)
         mt_monitor_destroy(view->places[i].monitor);
     mt_alarm_close(view->alarm);
+    cli_grown_finish(&view->grown);
 }
 
 /* ---- lines ---- */
@@ -214,6 +231,32 @@ static void put_json(struct mt_strbuf *out, const struct view *view, const struc
     mt_strbuf_puts(out, "}\n");
 }
 
+/* ---- what grew ---- */
+
+/* A leak of a program that is recorded is asked for as it begins. The answer comes at a later look.
+ */
+static void follow_leak(struct view *view, struct place *place)
+{
+    struct mt_monitor_stats stats;
+    mt_monitor_stats_read(place->monitor, &stats);
+    if (stats.n_leaks > place->n_leaks)
+        cli_grown_ask(&view->grown, place->pid,
+                      stats.growth.leak == MT_LEAK_FAST ? CLI_GROWN_FAST_NS : CLI_GROWN_SLOW_NS);
+    place->n_leaks = stats.n_leaks;
+}
+
+static void put_growth(struct mt_strbuf *out, struct view *view)
+{
+    if (!view->growth)
+        return;
+    view->n_drawn = 0; /* it stays where it is, and places are drawn anew below it */
+    if (view->json)
+        cli_document_grown_json(view->growth, view->places[0].name, out);
+    else
+        cli_document_grown(view->growth, out);
+    view->growth = NULL;
+}
+
 /* ---- the live view ---- */
 
 static void put_curve(struct mt_strbuf *out, const struct view *view, const struct place *place)
@@ -261,6 +304,10 @@ static int look(struct view *view, struct mt_error *error)
         status = mt_monitor_record(view->places[i].monitor, &view->places[i].seen, error);
     if (status == 0 && view->begin_ns == 0)
         view->begin_ns = view->places[0].seen.time_ns;
+    if (status == 0 && view->places[0].pid)
+        follow_leak(view, &view->places[0]);
+    if (!view->growth)
+        view->growth = cli_grown_take(&view->grown, 0);
     return status;
 }
 
@@ -274,6 +321,7 @@ static int show(struct view *view)
         for (size_t i = 0; i < view->n; i++)
             view->json ? put_json(&out, view, &view->places[i])
                        : put_line(&out, view, &view->places[i]);
+    put_growth(&out, view);
     int code = cli_print(&out);
     mt_strbuf_finish(&out);
     return code;
@@ -287,8 +335,11 @@ static void sleep_ns(uint64_t ns)
 }
 
 /* Waits for the next look. A kernel that tells again and again is heard ten times a second. */
-static void wait_for_next(struct view *view, uint64_t interval_ns)
+static void wait_for_next(struct view *view)
 {
+    uint64_t interval_ns = view->most_ns;
+    for (size_t i = 0; i < view->n; i++)
+        interval_ns = mt_monitor_wait_ns(view->places[i].monitor, view->least_ns, interval_ns);
     uint64_t least_ns = interval_ns < MOST_STORM ? interval_ns : MOST_STORM;
     if (!view->alarm) {
         sleep_ns(interval_ns);
@@ -301,7 +352,7 @@ static void wait_for_next(struct view *view, uint64_t interval_ns)
     mt_alarm_read(view->alarm, &view->alarms);
 }
 
-static int run_view(struct view *view, const struct monitor_options *options, uint64_t interval_ns)
+static int run_view(struct view *view, const struct monitor_options *options)
 {
     const volatile sig_atomic_t *interrupted = cli_catch_signals();
     struct mt_error error;
@@ -316,10 +367,25 @@ static int run_view(struct view *view, const struct monitor_options *options, ui
             return code;
         if (n == options->count || *interrupted)
             return CLI_EXIT_OK;
-        wait_for_next(view, interval_ns);
+        wait_for_next(view);
         if (*interrupted)
             return CLI_EXIT_OK;
     }
+}
+
+static int read_times(const struct monitor_options *options, struct view *view)
+{
+    const char *up_to = options->up_to ? options->up_to : options->interval;
+    if (budget_parse_time(options->interval, &view->least_ns) < 0 || view->least_ns < 1000000) {
+        cli_complain("monitor: '%s' is no time of 1ms or more, as in --interval 100ms",
+                     options->interval);
+        return -1;
+    }
+    if (budget_parse_time(up_to, &view->most_ns) < 0 || view->most_ns < view->least_ns) {
+        cli_complain("monitor: '%s' is no time of at least the interval, as in --up-to 5s", up_to);
+        return -1;
+    }
+    return 0;
 }
 
 static int run_monitor(const struct cli_call *call)
@@ -327,14 +393,11 @@ static int run_monitor(const struct cli_call *call)
     const struct monitor_options *options = call->options;
     struct view *view = calloc(1, sizeof *view);
     struct mt_error error;
-    uint64_t interval_ns;
     if (!view) {
         cli_complain("monitor: no memory");
         return CLI_EXIT_NO;
     }
-    if (budget_parse_time(options->interval, &interval_ns) < 0 || interval_ns < 1000000) {
-        cli_complain("monitor: '%s' is no time of 1ms or more, as in --interval 100ms",
-                     options->interval);
+    if (read_times(options, view) < 0) {
         free(view);
         return CLI_EXIT_USAGE;
     }
@@ -344,7 +407,7 @@ static int run_monitor(const struct cli_call *call)
     if (code == CLI_EXIT_OK) {
         if (mt_alarm_open((int)options->pid, NULL, &view->alarm, NULL) == 0)
             mt_alarm_read(view->alarm, &view->alarms);
-        code = run_view(view, options, interval_ns);
+        code = run_view(view, options);
     }
     close_places(view);
     free(view);
@@ -356,12 +419,16 @@ static const char *const description[] = {
     "are: on a terminal a line for each that is drawn again, with a curve of the last looks; "
     "elsewhere a line for each place and look, or with --json an object.",
     "Pressure is low, moderate, high or critical: from 60, 80 and 90 % of a place on. Once it has "
-    "looked for eight minutes, memtally says what leaks, and when the place will be full.",
+    "looked for eight minutes, memtally says what leaks, and when the place will be full; of what "
+    "grows by more than a fifth after five. If the program of --pid is recorded (memtally run), "
+    "memtally says which categories and which call stacks grew.",
     NULL,
 };
 
 static const struct cli_example examples[] = {
     {"memtally monitor", "The host and all devices, until Ctrl-C."},
+    {"memtally monitor --interval 10ms --up-to 1s --json",
+     "Ten milliseconds apart where memory is nearly short, and seldom elsewhere."},
     {"memtally monitor --pid 4711 --interval 100ms --json > memory.jsonl",
      "What a program has, ten times a second until it ends."},
     {0},

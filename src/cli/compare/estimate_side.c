@@ -2,6 +2,7 @@
 /* The estimate of what a recording says that was run. */
 #include <ctype.h>
 #include <memtally/model_file.h>
+#include <memtally/predict.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <memtally/model_file.h>
+#include <memtally/predict.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

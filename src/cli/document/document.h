@@ -9,15 +9,16 @@
 #define CLI_DOCUMENT_H
 
 #include <jansson.h>
-#include <memtally/predict.h>
 #include <memtally/recording.h>
 #include <memtally/rehearsal.h>
-#include <memtally/tally.h>
 
 #include "base/strbuf.h"
 #include "cli/console.h"
 #include "container/container.h"
 #include "drive/rehearsed.h"
+
+struct mt_estimate; /* <memtally/predict.h> */
+struct mt_tally;    /* <memtally/tally.h> */
 
 enum cli_format {
     CLI_FORMAT_TABLE,

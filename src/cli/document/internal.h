@@ -3,6 +3,9 @@
 #ifndef CLI_DOCUMENT_PARTS_H
 #define CLI_DOCUMENT_PARTS_H
 
+#include <memtally/predict.h>
+#include <memtally/tally.h>
+
 #include "document.h"
 #include "emit/json.h"
 #include "emit/text_table.h"
@@ -18,6 +21,9 @@ void cli_document_table(const struct cli_document *document, const struct cli_te
 
 /* The sections that LLM profilers write: memory_breakdown, model_info, gpu_info. */
 void cli_json_profiler_sections(const struct cli_document *document, struct mt_json *json);
+
+/* A call stack and what it has. */
+void cli_json_stack(const struct mt_stack_entry *entry, struct mt_json *json);
 
 /* What only an estimate has: settings as they were completed, verdict, terms, flags, pool. */
 void cli_json_estimate_settings(const struct mt_predict_settings *settings, struct mt_json *json);

@@ -250,7 +250,7 @@ static void put_machine(struct mt_json *json, const struct mt_tally_machine *mac
     mt_json_end(json);
 }
 
-static void put_stack(struct mt_json *json, const struct mt_stack_entry *entry)
+void cli_json_stack(const struct mt_stack_entry *entry, struct mt_json *json)
 {
     mt_json_begin_object(json, NULL);
     mt_json_text(json, "place", entry->place ? entry->place : "host");
@@ -272,7 +272,7 @@ static void put_stacks(struct mt_json *json, const struct mt_stack_list *stacks)
     mt_json_count(json, "sampled_interval_bytes", stacks->sampled_interval_bytes);
     mt_json_begin_array(json, "entries");
     for (size_t i = 0; i < stacks->n_entries; i++)
-        put_stack(json, &stacks->entries[i]);
+        cli_json_stack(&stacks->entries[i], json);
     mt_json_end(json);
     mt_json_end(json);
 }

@@ -12,6 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <memtally/units.h>
+
 #include "base/error.h"
 #include "drive/json_get.h"
 

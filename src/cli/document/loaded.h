@@ -3,6 +3,8 @@
 #ifndef CLI_LOADED_H
 #define CLI_LOADED_H
 
+#include <memtally/tally.h>
+
 #include "cli/document/document.h"
 
 /* Start with {0}. The members are owned; `document` borrows from them. */

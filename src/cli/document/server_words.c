@@ -46,7 +46,8 @@ static void note_settings(struct cli_server_words *said)
     if (running->cache_tokens)
         snprintf(room, sizeof room, ", room for %" PRIu64 " tokens in its cache",
                  running->cache_tokens);
-    add_note(said, "at port %d %s says: %s%s", running->port, running->engine, settings, room);
+    add_note(said, "at port %d%s %s says: %s%s", running->port,
+             running->is_elsewhere ? " of its own network" : "", running->engine, settings, room);
 }
 
 static void note_loaded(struct cli_server_words *said)

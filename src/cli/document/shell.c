@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include <memtally/predict.h>
+
 #include "cli/document/document.h"
 #include "drive/engines.h"
 

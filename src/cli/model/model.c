@@ -35,7 +35,7 @@ static int store_at(size_t index, char store[PATH_MAX])
 static int find_in_ollama(const char *name, char path[PATH_MAX], struct mt_error *error)
 {
     char store[PATH_MAX];
-    char first[PATH_MAX] = "";
+    char first[201] = "";
     for (size_t i = 0; store_at(i, store); i++) {
         int result = mt_ollama_manifest_path(store, name, path, PATH_MAX);
         if (result < 0)
@@ -44,10 +44,10 @@ static int find_in_ollama(const char *name, char path[PATH_MAX], struct mt_error
         if (access(path, F_OK) == 0)
             return 0;
         if (i == 0)
-            memcpy(first, path, sizeof first);
+            snprintf(first, sizeof first, "%.200s", path);
     }
-    return mt_fail(error, MT_ENOTFOUND, MT_NO_OFFSET,
-                   "Ollama has no model %.100s: there is no %.200s", name, first);
+    return mt_fail(error, MT_ENOTFOUND, MT_NO_OFFSET, "Ollama has no model %.100s: there is no %s",
+                   name, first);
 }
 
 static int open_ollama(const char *name, struct mt_model **model, struct mt_error *error)
@@ -93,20 +93,31 @@ static int is_path(const char *from)
            find_in_ollama(from, manifest, NULL) < 0;
 }
 
+/* Opens the file that FROM names, seen from the Modelfile. Returns 1 where there is none, and *why.
+ */
+static int open_beside(const char *path, const char *from, struct mt_model **model, int *why,
+                       struct mt_error *error)
+{
+    char beside[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    int folder = slash && *from != '/' ? (int)(slash - path + 1) : 0;
+    int length = snprintf(beside, sizeof beside, "%.*s%s", folder, path, from);
+    if (length < (int)sizeof beside && access(beside, F_OK) == 0)
+        return mt_model_open(beside, NULL, model, error);
+    *why = length < (int)sizeof beside ? errno : ENAMETOOLONG;
+    return 1;
+}
+
 /* What FROM names is a path beside the Modelfile where there is such a file, else a name. */
 static int open_modelfile(const char *path, struct mt_model **model, struct mt_error *error)
 {
     char from[PATH_MAX];
-    char beside[PATH_MAX];
-    const char *slash = strrchr(path, '/');
-    int folder = slash ? (int)(slash - path + 1) : 0;
+    int why = ENOENT;
     int result = read_modelfile(path, from, error);
-    if (result < 0)
+    if (result == 0)
+        result = open_beside(path, from, model, &why, error);
+    if (result <= 0)
         return result;
-    int length = snprintf(beside, sizeof beside, "%.*s%s", *from == '/' ? 0 : folder, path, from);
-    if (length < (int)sizeof beside && access(beside, F_OK) == 0)
-        return mt_model_open(beside, NULL, model, error);
-    int why = length < (int)sizeof beside ? errno : ENAMETOOLONG;
     if (is_path(from))
         return mt_fail_errno(error, why, "%s: FROM names %.200s", path, from);
     return open_ollama(from, model, error);

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <memtally/tally.h>
+
 #include "base/error.h"
 #include "cli/document/shell.h"
 #include "cli/rehearse/limit.h"

@@ -4,7 +4,7 @@
 #ifndef CLI_REHEARSE_LIMIT_H
 #define CLI_REHEARSE_LIMIT_H
 
-#include <memtally/tally.h>
+#include <memtally/error.h>
 
 #include "advise/baseline.h"
 #include "base/strbuf.h"

@@ -13,7 +13,6 @@
  *
  * Whatever becomes of memtally, the end of the standard input ends the program and removes the
  * folder. */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -30,6 +29,7 @@
 #include <unistd.h>
 
 #include "container/inside/libc_version.h"
+#include "container/removal.h"
 
 #define POLL_MS      20
 #define TELL_EVERY   25   /* of POLL_MS */
@@ -77,34 +77,16 @@ static int open_lock(const char *folder)
 
 /* ---- guard ---- */
 
-/* A folder of folders of files; nothing in it is followed. */
-static void remove_in(int at, const char *name, int depth)
-{
-    int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    DIR *folder = fd >= 0 ? fdopendir(fd) : NULL;
-    for (struct dirent *entry; folder && (entry = readdir(folder)) != NULL;) {
-        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
-            continue;
-        if (unlinkat(fd, entry->d_name, 0) < 0 && errno == EISDIR && depth)
-            remove_in(fd, entry->d_name, depth - 1);
-    }
-    if (folder)
-        closedir(folder);
-    unlinkat(at, name, AT_REMOVEDIR);
-}
-
 /* The folder above is as it was, also by its times. */
 static int remove_folder(const char *folder, const struct timespec times[2])
 {
     char above[PATH_MAX];
     snprintf(above, sizeof above, "%s/..", folder);
     int fd = open(above, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return 1;
-    remove_in(fd, strrchr(folder, '/') + 1, 2);
-    futimens(fd, times);
-    close(fd);
-    return access(folder, F_OK) == 0;
+    int is_gone = fd >= 0 && mt_container_remove(fd, strrchr(folder, '/') + 1, times);
+    if (fd >= 0)
+        close(fd);
+    return !is_gone;
 }
 
 static void wait_for_end_of_input(void)

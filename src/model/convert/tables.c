@@ -317,5 +317,5 @@ const struct mt_convert_family mt_convert_families[] = {
 #define CONVERT(id, when, architecture, keeps_drafts, rotary_share, tensors, keys)                 \
     {MT_ARCH_##id, when, MT_ARCH_##architecture, keeps_drafts, rotary_share, tensors, keys},
 #include "model/families.def"
-    {MT_ARCH_UNKNOWN, NULL, MT_ARCH_UNKNOWN, 0, 0, NULL, NULL},
+    {.described_as = MT_ARCH_UNKNOWN},
 };

@@ -5,9 +5,14 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include <memtally/predict.h>
+
 #include "base/error.h"
 #include "flags.h"
 #include "graphs.h"
+#include "model/families.h"
+
+#define STEPS_MIB 42 /* of PyTorch's allocator */
 
 struct sums {
     uint64_t bytes;
@@ -19,6 +24,22 @@ void mt_budget_add(struct mt_budget_rank *rank, struct mt_budget_part part)
 {
     if (rank->n_parts < MT_BUDGET_PARTS_MAX)
         rank->parts[rank->n_parts++] = part;
+}
+
+int mt_budget_graphs_part(const struct mt_predict_input *in, const struct mt_torch_stage *stage,
+                          struct mt_budget_part *part)
+{
+    struct mt_estimate_graphs graphs;
+    mt_budget_graphs(in, &graphs);
+    if (!graphs.present)
+        return 0;
+    mt_budget_weigh_graphs(in, stage, &graphs);
+    uint64_t sure = mt_add(graphs.pool_bytes, graphs.driver_bytes);
+    uint64_t wide = mt_add(mt_scale(graphs.driver_bytes, 2), mt_scale(graphs.static_bytes, 3));
+    part->bytes = mt_add(sure, graphs.static_bytes);
+    part->low = mt_scale(sure, 0.5);
+    part->high = mt_add(mt_add(mt_scale(graphs.pool_bytes, 1.5), wide), STEPS_MIB * MT_MIB);
+    return 1;
 }
 
 uint64_t mt_budget_smallest_device(const struct mt_predict_settings *settings)
@@ -94,6 +115,14 @@ static int64_t requested_of(const struct mt_predict_input *in, const struct mt_b
 #define BESIDE (1u << MT_BUDGET_BESIDE)
 #define ASIDE  (1u << MT_BUDGET_SET_ASIDE)
 
+static struct sums with_used(struct sums sums, uint64_t used)
+{
+    sums.bytes = mt_add(sums.bytes, used);
+    sums.low = mt_add(sums.low, used);
+    sums.high = mt_add(sums.high, used);
+    return sums;
+}
+
 static void divide(const struct mt_budget_engine *engine, const struct mt_predict_input *in,
                    struct mt_budget_rank *rank, uint64_t device)
 {
@@ -103,6 +132,9 @@ static void divide(const struct mt_budget_engine *engine, const struct mt_predic
     struct sums before = sum(in, rank, BEFORE);
     struct sums within = sum(in, rank, WITHIN);
     int64_t requested = requested_of(in, rank, before.bytes);
+    /* Of an engine that leaves a part of the device free, what others hold is in the rest. */
+    if (mt_engine_has(in->engine, "memory_share.of", "rest"))
+        within = with_used(within, used_of(in, rank));
     rank->requested = requested > 0 ? (uint64_t)requested : 0;
     rank->left = requested - (int64_t)within.bytes;
     rank->left_low = requested_of(in, rank, before.high) - (int64_t)within.high;
@@ -226,7 +258,7 @@ static void judge_used(const struct mt_predict_input *in, struct mt_sheet *sheet
     const struct mt_predict_settings *settings = in->settings;
     char title[MT_ENGINE_TITLE_BYTES];
     char flag[MT_BUDGET_FLAG_BYTES];
-    if (!settings->device_used_bytes || mt_engine_has(in->engine, "memory_share.of", "free"))
+    if (!settings->device_used_bytes || !mt_engine_has(in->engine, "memory_share.of", "device"))
         return;
     for (struct mt_torch_walk walk = {0}; mt_torch_next_rank(in, &walk);) {
         uint64_t capacity = settings->device_bytes[walk.device];
@@ -285,4 +317,27 @@ int mt_budget_predict(const struct mt_budget_engine *engine, const struct mt_pre
     judge_context(in, sheet);
     mt_budget_write_flags(in, sheet);
     return 0;
+}
+
+uint64_t mt_budget_rotations(const struct mt_predict_input *in)
+{
+    const struct mt_model_description *d = in->d;
+    uint64_t width = d->qk_rope_head_size;
+    for (uint64_t i = 0; i < d->n_layers && !d->kv_lora_rank; i++)
+        width = d->layers[i].key_size > width ? d->layers[i].key_size : width;
+    int two = mt_is_of_lineage(d->architecture, MT_LINEAGE_GEMMA3) ||
+              mt_is_of_lineage(d->architecture, MT_LINEAGE_GEMMA4);
+    return mt_mul(mt_mul(d->context_length, width), two ? 2 : 1);
+}
+
+void mt_budget_write_rotations(uint64_t bytes, int place, struct mt_sheet *sheet)
+{
+    mt_sheet_add(sheet,
+                 &(struct mt_sheet_term){.place = place,
+                                         .category = MT_CATEGORY_WEIGHTS,
+                                         .name = "rotary cache",
+                                         .rule = "rope_cache",
+                                         .bytes = bytes,
+                                         .provenance = MT_PROVENANCE_DERIVED},
+                 "positions * rotated width * bytes of a float");
 }

@@ -80,10 +80,22 @@ int mt_budget_predict(const struct mt_budget_engine *engine, const struct mt_pre
 /* Adds a part to a rank. */
 void mt_budget_add(struct mt_budget_rank *rank, struct mt_budget_part part);
 
+/* What CUDA graphs take on a rank of a stage, as a part of its budget. Returns 0 and leaves the
+ * part where there is no rule. */
+int mt_budget_graphs_part(const struct mt_predict_input *in, const struct mt_torch_stage *stage,
+                          struct mt_budget_part *part);
+
 /* Puts in the share of a device, by the key "memory_share" where the settings leave it open, and
  * checks it. Errors: MT_EARG, which names the engine's flag. */
 int mt_budget_complete_share(const struct mt_engine *engine, struct mt_predict_settings *settings,
                              struct mt_error *error);
+
+/* How many numbers the rotations of all positions are, which engines keep, once for each kind of
+ * layer that rotates differently. */
+uint64_t mt_budget_rotations(const struct mt_predict_input *in);
+
+/* Writes what they take. */
+void mt_budget_write_rotations(uint64_t bytes, int place, struct mt_sheet *sheet);
 
 /* The least memory of a device. */
 uint64_t mt_budget_smallest_device(const struct mt_predict_settings *settings);

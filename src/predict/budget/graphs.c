@@ -6,9 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <memtally/predict.h>
+
 #include "gpu/law.h"
 
-enum { SIZES_MAX = 600, STEPS_MIB = 42 /* of PyTorch's allocator */ };
+#define SIZES_MAX 600
 
 struct sizes {
     uint64_t list[SIZES_MAX];
@@ -299,20 +301,4 @@ void mt_budget_weigh_graphs(const struct mt_predict_input *in, const struct mt_t
     graphs->static_bytes = graphs->n ? mt_engine_number(in->engine, "graphs.static", 0) : 0;
     graphs->driver_bytes =
         mt_scale(mt_mul(mt_mul(graphs->n, layers), node_bytes(in)), nodes_of_a_layer(in));
-}
-
-int mt_budget_graphs_part(const struct mt_predict_input *in, const struct mt_torch_stage *stage,
-                          struct mt_budget_part *part)
-{
-    struct mt_estimate_graphs graphs;
-    mt_budget_graphs(in, &graphs);
-    if (!graphs.present)
-        return 0;
-    mt_budget_weigh_graphs(in, stage, &graphs);
-    uint64_t sure = mt_add(graphs.pool_bytes, graphs.driver_bytes);
-    uint64_t wide = mt_add(mt_scale(graphs.driver_bytes, 2), mt_scale(graphs.static_bytes, 3));
-    part->bytes = mt_add(sure, graphs.static_bytes);
-    part->low = mt_scale(sure, 0.5);
-    part->high = mt_add(mt_add(mt_scale(graphs.pool_bytes, 1.5), wide), STEPS_MIB * MT_MIB);
-    return 1;
 }

@@ -23,7 +23,7 @@
 #ifndef MT_PREDICT_BUDGET_GRAPHS_H
 #define MT_PREDICT_BUDGET_GRAPHS_H
 
-#include "budget.h"
+#include "predict/torch/torch.h"
 
 /* Says which graphs there are; not present where the table has no rule, or the settings none. */
 void mt_budget_graphs(const struct mt_predict_input *in, struct mt_estimate_graphs *graphs);
@@ -31,10 +31,6 @@ void mt_budget_graphs(const struct mt_predict_input *in, struct mt_estimate_grap
 /* Adds what they take on a rank of a stage, with a band. */
 void mt_budget_weigh_graphs(const struct mt_predict_input *in, const struct mt_torch_stage *stage,
                             struct mt_estimate_graphs *graphs);
-
-/* Both, as a part of a rank's budget. Returns 0 and leaves the part where there is no rule. */
-int mt_budget_graphs_part(const struct mt_predict_input *in, const struct mt_torch_stage *stage,
-                          struct mt_budget_part *part);
 
 /* How many sizes of a key of the table are at most `most`. */
 uint64_t mt_budget_count_sizes(const struct mt_engine *engine, const char *key, uint64_t most);

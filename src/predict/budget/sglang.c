@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <memtally/predict.h>
+
 #include "budget.h"
 #include "graphs.h"
 #include "predict/driver.h"
@@ -17,11 +19,12 @@ struct cell {
     uint64_t state;
 };
 
-enum part { CONTEXT, WEIGHTS, ENCODERS, ACTIVATIONS, GRAPHS };
+enum part { CONTEXT, WEIGHTS, ENCODERS, ACTIVATIONS, GRAPHS, COMMUNICATORS };
 
 struct rank {
     struct mt_budget_rank budget; /* first */
     struct cell cell;
+    uint64_t rope_bytes;
 };
 
 static const struct cell *cell_of(const struct mt_budget_rank *rank)
@@ -177,10 +180,23 @@ static uint64_t activation_bytes(const struct mt_predict_input *in,
     return forward.bytes > 2 * logits ? forward.bytes : 2 * logits;
 }
 
+/* Of ranks that add up what each has; made before the engine looks at what is free. */
+static struct mt_budget_part communicators_of(const struct mt_predict_input *in)
+{
+    struct mt_budget_part part = {.stand = MT_BUDGET_BEFORE};
+    if (in->settings->tensor_parallel < 2)
+        return part;
+    part.bytes = mt_engine_number(in->engine, "communicators", 0);
+    part.low = mt_engine_number(in->engine, "communicators.low", part.bytes);
+    part.high = mt_engine_number(in->engine, "communicators.high", part.bytes);
+    return part;
+}
+
 static void make_rank(const struct mt_predict_input *in, struct mt_budget_rank *rank)
 {
     const struct mt_torch_weights *w = &rank->weights;
-    uint64_t tensors = w->bytes + w->rounding_bytes;
+    uint64_t rope = mt_mul(mt_budget_rotations(in), mt_engine_number(in->engine, "rope_cache", 4));
+    uint64_t tensors = w->bytes + w->rounding_bytes + rope;
     uint64_t activations = activation_bytes(in, &rank->stage);
     double graph = mt_engine_real(in->engine, "reserve.graph", 2) * (double)MT_MIB;
     uint64_t bytes = in->settings->eager ? 0 : mt_scale(in->settings->sequences, graph);
@@ -193,7 +209,9 @@ static void make_rank(const struct mt_predict_input *in, struct mt_budget_rank *
     mt_budget_add(rank, (struct mt_budget_part){MT_BUDGET_BESIDE, activations, activations / 2,
                                                 mt_mul(activations, 2)});
     mt_budget_add(rank, graphs);
+    mt_budget_add(rank, communicators_of(in));
     ((struct rank *)rank)->cell = make_cell(in, &rank->stage);
+    ((struct rank *)rank)->rope_bytes = rope;
 }
 
 static void place_rank(const struct mt_predict_input *in, struct mt_budget_rank *rank)
@@ -263,11 +281,15 @@ static void write_rank(const struct mt_predict_input *in, const struct mt_budget
         MT_PROVENANCE_READ, "the rank's part of each tensor");
     add(sheet, rank, MT_CATEGORY_WEIGHTS, "rounded blocks", "blocks", rank->weights.rounding_bytes,
         MT_PROVENANCE_DERIVED, "whole 2 MiB of PyTorch's allocator, for tensors from 10 MiB on");
+    mt_budget_write_rotations(((const struct rank *)rank)->rope_bytes, rank->device, sheet);
     mt_torch_write_encoders(&rank->weights, rank->device, sheet);
     write_cache(in, rank, tokens->n, sheet);
     write_bounded(sheet, rank, ACTIVATIONS, MT_CATEGORY_ACTIVATIONS, "a chunk's forward pass",
                   "reserve.token");
     write_bounded(sheet, rank, GRAPHS, MT_CATEGORY_GRAPHS, "CUDA graphs", "reserve.graph");
+    if (in->settings->tensor_parallel > 1)
+        write_bounded(sheet, rank, COMMUNICATORS, MT_CATEGORY_COMMUNICATION, "communicators",
+                      "communicators");
     mt_driver_write_torch(in, rank->device, sheet);
 }
 

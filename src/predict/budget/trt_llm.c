@@ -3,6 +3,8 @@
  * activations and the buffers of runtime and decoder are there. */
 #include <inttypes.h>
 
+#include <memtally/predict.h>
+
 #include "budget.h"
 #include "graphs.h"
 
@@ -76,6 +78,14 @@ static struct mt_budget_part banded(enum mt_budget_stand stand, uint64_t bytes, 
     return (struct mt_budget_part){stand, bytes, mt_scale(bytes, low), mt_scale(bytes, high)};
 }
 
+/* Whether the engine takes its share of what the rest leaves free, or leaves a share of the device
+ * free beside the rest. */
+static enum mt_budget_stand stand_of(const struct mt_predict_input *in)
+{
+    return mt_engine_has(in->engine, "memory_share.of", "rest") ? MT_BUDGET_WITHIN
+                                                                : MT_BUDGET_BEFORE;
+}
+
 static void make_rank(const struct mt_predict_input *in, struct mt_budget_rank *rank)
 {
     struct rank *whole = (struct rank *)rank;
@@ -86,18 +96,18 @@ static void make_rank(const struct mt_predict_input *in, struct mt_budget_rank *
     uint64_t context = mt_engine_number(in->engine, "context", 0);
     uint64_t one = in->settings->eager ? 0 : mt_engine_number(in->engine, "graphs", 0);
     struct mt_budget_part graphs = banded(MT_BUDGET_BESIDE, one, 0.5, 16);
+    enum mt_budget_stand stand = stand_of(in);
     int has_rule = mt_budget_graphs_part(in, &rank->stage, &graphs);
     cache_of(in, whole);
-    mt_budget_add(rank, banded(MT_BUDGET_BEFORE, w->bytes, 1, 1));
-    mt_budget_add(rank, (struct mt_budget_part){MT_BUDGET_BEFORE, w->encoder_bytes,
-                                                w->encoder_low_bytes, w->encoder_high_bytes});
-    mt_budget_add(rank, banded(MT_BUDGET_BEFORE, activation_bytes(in), 0.5, 1.5));
-    mt_budget_add(rank, banded(MT_BUDGET_BEFORE, workspace, 0.5, 1.3));
-    mt_budget_add(rank,
-                  (struct mt_budget_part){MT_BUDGET_BEFORE, context,
-                                          mt_engine_number(in->engine, "context.low", context),
-                                          mt_engine_number(in->engine, "context.high", context)});
-    mt_budget_add(rank, banded(MT_BUDGET_BEFORE, whole->state_bytes, 1, 1));
+    mt_budget_add(rank, banded(stand, w->bytes, 1, 1));
+    mt_budget_add(rank, (struct mt_budget_part){stand, w->encoder_bytes, w->encoder_low_bytes,
+                                                w->encoder_high_bytes});
+    mt_budget_add(rank, banded(stand, activation_bytes(in), 0.5, 1.5));
+    mt_budget_add(rank, banded(stand, workspace, 0.5, 1.3));
+    mt_budget_add(rank, (struct mt_budget_part){
+                            stand, context, mt_engine_number(in->engine, "context.low", context),
+                            mt_engine_number(in->engine, "context.high", context)});
+    mt_budget_add(rank, banded(stand, whole->state_bytes, 1, 1));
     whole->has_graph_rule = has_rule;
     mt_budget_add(rank, graphs);
 }

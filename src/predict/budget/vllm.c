@@ -8,6 +8,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include <memtally/predict.h>
+
 #include "graphs.h"
 #include "model/families.h"
 
@@ -65,18 +67,10 @@ static int complete(const struct mt_model *model, const struct mt_engine *engine
     return 0;
 }
 
-/* Rotations of all positions are kept, once for each kind of layer that rotates differently. */
 static uint64_t rope_cache(const struct mt_predict_input *in)
 {
-    const struct mt_model_description *d = in->d;
-    uint64_t width = d->qk_rope_head_size;
-    for (uint64_t i = 0; i < d->n_layers && !d->kv_lora_rank; i++)
-        width = d->layers[i].key_size > width ? d->layers[i].key_size : width;
-    int two = mt_is_of_lineage(d->architecture, MT_LINEAGE_GEMMA3) ||
-              mt_is_of_lineage(d->architecture, MT_LINEAGE_GEMMA4);
-    int is_wide = mt_is_of_lineage(d->architecture, MT_LINEAGE_GPT_OSS); /* asks for 32 bit */
-    uint64_t numbers = mt_mul(mt_mul(d->context_length, width), two ? 2 : 1);
-    return mt_mul(numbers, is_wide ? 4 : mt_torch_float_width(in->settings));
+    int is_wide = mt_is_of_lineage(in->d->architecture, MT_LINEAGE_GPT_OSS); /* asks for 32 bit */
+    return mt_mul(mt_budget_rotations(in), is_wide ? 4 : mt_torch_float_width(in->settings));
 }
 
 /* Matrices from latent vectors to keys and values, which decoding has in another shape. */
@@ -216,14 +210,7 @@ static void write_weights(const struct rank *rank, struct mt_sheet *sheet)
                                          .high_bytes = rank->experts.high_bytes,
                                          .provenance = MT_PROVENANCE_INFERRED},
                  "%" PRIu64 " of experts laid out anew", w->mxfp4_bytes);
-    mt_sheet_add(sheet,
-                 &(struct mt_sheet_term){.place = place,
-                                         .category = MT_CATEGORY_WEIGHTS,
-                                         .name = "rotary cache",
-                                         .rule = "rope_cache",
-                                         .bytes = rank->rope_bytes,
-                                         .provenance = MT_PROVENANCE_DERIVED},
-                 "positions * rotated width * bytes of a float");
+    mt_budget_write_rotations(rank->rope_bytes, place, sheet);
     if (rank->latent_bytes)
         mt_sheet_add(sheet,
                      &(struct mt_sheet_term){.place = place,

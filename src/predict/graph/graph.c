@@ -4,27 +4,32 @@
 
 #include <string.h>
 
+#include "model/ggml_type.h"
+
 #define SLAB_NODES 128
 /* No model that an engine loads comes near; a damaged file must not take minutes. */
 #define NODES_MAX 400000
 
+#define SIZES(NAME, number, name, elements, bytes)                                                 \
+    BLOCK_##NAME = (elements), BYTES_##NAME = (bytes),
+enum { MT_GGML_TYPE_LIST(SIZES) };
+#undef SIZES
+
+#define TYPE(NAME)                                                                                 \
+    [MT_TYPE_##NAME] = {.number = MT_GGML_##NAME, .block = BLOCK_##NAME, .bytes = BYTES_##NAME}
 static const struct {
-    const char *name;
+    uint32_t number;
     uint16_t block;
     uint16_t bytes;
-} types[MT_TYPE_COUNT] = {
-    [MT_TYPE_F32] = {"f32", 1, 4},         [MT_TYPE_F16] = {"f16", 1, 2},
-    [MT_TYPE_BF16] = {"bf16", 1, 2},       [MT_TYPE_I32] = {"i32", 1, 4},
-    [MT_TYPE_I64] = {"i64", 1, 8},         [MT_TYPE_Q8_0] = {"q8_0", 32, 34},
-    [MT_TYPE_Q5_1] = {"q5_1", 32, 24},     [MT_TYPE_Q5_0] = {"q5_0", 32, 22},
-    [MT_TYPE_Q4_1] = {"q4_1", 32, 20},     [MT_TYPE_Q4_0] = {"q4_0", 32, 18},
-    [MT_TYPE_IQ4_NL] = {"iq4_nl", 32, 18},
-};
+} types[MT_TYPE_COUNT] = {TYPE(F32),  TYPE(F16),  TYPE(BF16), TYPE(I32),  TYPE(I64),   TYPE(Q8_0),
+                          TYPE(Q5_1), TYPE(Q5_0), TYPE(Q4_1), TYPE(Q4_0), TYPE(IQ4_NL)};
+#undef TYPE
 
 enum mt_graph_type mt_graph_type_of(const char *name)
 {
-    for (int i = 0; i < MT_TYPE_COUNT; i++)
-        if (strcmp(name, types[i].name) == 0)
+    const struct mt_ggml_type *type = mt_ggml_type_by_name(name);
+    for (int i = 0; type && i < MT_TYPE_COUNT; i++)
+        if (types[i].number == type->number)
             return (enum mt_graph_type)i;
     return MT_TYPE_F32;
 }

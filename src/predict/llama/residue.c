@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <memtally/predict.h>
+
 #include "internal.h"
 #include "predict/driver.h"
 

@@ -3,12 +3,14 @@
  * are refused with the nearest setting that is none. Sizes nothing. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "base/error.h"
 #include "internal.h"
 #include "model/families.h"
+#include "predict/sums.h"
 
 /* The engine counts in 32 bits. */
 #define COUNT_MAX (UINT64_C(1) << 31)
@@ -175,10 +177,31 @@ static int fill_count(const struct completion *c, uint64_t *count, const char *k
     return 0;
 }
 
+/* What an engine takes by the memory of all devices: "23=32768 47=262144", from so many GiB on; 0
+ * where it does not go by that. */
+static uint64_t context_of_devices(const struct completion *c)
+{
+    char text[128];
+    uint64_t device_bytes = 0;
+    uint64_t context = 0;
+    mt_engine_text(c->engine, "default.context.from_gib", text, sizeof text);
+    for (size_t i = 0; i < c->s->n_devices; i++)
+        device_bytes = mt_add(device_bytes, c->s->device_bytes[i]);
+    for (char *rest = text, *word; (word = strsep(&rest, " ")) != NULL;) {
+        const char *value = strchr(word, '=');
+        if (value && device_bytes >> 30 >= strtoull(word, NULL, 10))
+            context = strtoull(value + 1, NULL, 10);
+    }
+    return context;
+}
+
 static int fill_context(const struct completion *c)
 {
     struct mt_predict_settings *s = c->s;
     uint64_t trained = c->d->context_length ? c->d->context_length : 4096;
+    uint64_t of_devices = s->program == MT_PROGRAM_BENCH ? 0 : context_of_devices(c);
+    if (!s->context_tokens && of_devices)
+        s->context_tokens = of_devices < trained ? of_devices : trained;
     const char *key = s->program == MT_PROGRAM_BENCH ? "default.context.bench" : "default.context";
     return fill_count(c, &s->context_tokens, key, trained, COUNT_MAX, "the context");
 }

@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-#include "pretend/cuda/pretend_cuda.h"
+#include "pretend/cuda/take.h"
 
 CUresult cuCtxGetDevice(CUdevice *device);
 CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes);

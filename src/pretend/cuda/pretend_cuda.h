@@ -8,10 +8,11 @@
 
 #include <stdint.h>
 
-#include <memtally/category.h>
-
 #include "pretend/cuda/abi/driver_base.h"
-#include "rehearse/account.h"
+
+struct mt_account; /* all of "rehearse/account.h" */
+struct mt_account_cuda;
+struct mt_gpu_spec;
 
 /* Notes once per process that a function was called which does not exist here, and returns `code`.
  * `told` is the caller's, zero at the start. */
@@ -22,21 +23,6 @@ void pretend_cuda_note(const char *text);
 /* Something that ranks communicate by switched itself off in the rehearsal: it would take up to
  * `bytes` of the current device. */
 void pretend_cuda_absent(uint64_t bytes, const char *text);
-
-/* What the memory at `pointer` is for, if a library knows: a workspace that the program gave to
- * cuBLAS. `bytes` may be a part of an allocation. */
-void pretend_cuda_usage(CUdeviceptr pointer, uint64_t bytes, enum mt_category category,
-                        const char *name);
-
-/* Memory that a library takes for itself on a device, as a program sees it (after
- * CUDA_VISIBLE_DEVICES): the workspace of a handle, the buffers of a communicator. Errors:
- * CUDA_ERROR_OUT_OF_MEMORY. pretend_cuda_give() gives it back. */
-CUresult pretend_cuda_take(CUdevice device, uint64_t bytes, enum mt_category category,
-                           const char *name, CUdeviceptr *pointer);
-void pretend_cuda_give(CUdeviceptr pointer);
-
-/* What the next cuMemAlloc() of this thread is for; MT_CATEGORY_NONE: not said. `name` is kept. */
-void pretend_cuda_expect(enum mt_category category, const char *name);
 
 /* A library's work on a stream: nothing is done, but a stream that is being captured gets a
  * kernel's node. Errors: those of a launch. */

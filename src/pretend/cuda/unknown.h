@@ -5,7 +5,8 @@
 
 #include <stdio.h>
 
-#include "pretend_cuda.h"
+#include "pretend/cuda/pretend_cuda.h"
+#include "rehearse/account.h"
 
 /* Says once that nobody knows the size of the workspace of `name`. `told` is the caller's. */
 static inline void pretend_unknown(const char *name, int *told)

@@ -22,7 +22,13 @@ static int plain_rows(const struct pretend_ask *ask)
 
 static int adds(const struct pretend_ask *ask)
 {
-    return plain_rows(ask) && pretend_is_contiguous_rows(ask->ggml, ask->b);
+    return plain_rows(ask) && pretend_is_contiguous_rows(ask->ggml, ask->b) && ask->ta == ask->tb;
+}
+
+static int accumulates(const struct pretend_ask *ask)
+{
+    return ask->ta == TYPES(F32) && pretend_has_whole_rows(ask) &&
+           pretend_is_contiguous_rows(ask->ggml, ask->b);
 }
 
 static int gated(const struct pretend_ask *ask)
@@ -111,7 +117,7 @@ static pretend_answer *const answers[OP_OTHER + 1] = {
     [OP_MUL] = adds,
     [OP_DIV] = adds,
     [OP_ADD_ID] = adds,
-    [OP_ACC] = adds,
+    [OP_ACC] = accumulates,
     [OP_REPEAT] = pretend_yes,
     [OP_SUM] = pretend_is_contiguous,
     [OP_TRI] = pretend_has_whole_rows,

@@ -19,6 +19,7 @@ import tempfile
 
 from bare_configs import asked
 from profiles import CONFIG
+from run_graphs import DRAFT
 
 PROGRAM = pathlib.Path(__file__).resolve().parent / "run_graphs.py"
 # Of bars of progress that have come to their end: what stands before the numbers, and how many graphs there are.
@@ -66,8 +67,10 @@ def wrong(run, log):
     if sizes is None or captured not in (sorted(sizes), rounded(sizes, drafts)):
         problems.append(f"sizes of {kind} are {captured}, {sizes} by the log")
     lengths = {graph["draft"] for graph in run["graphs"] if graph["kind"] == "FULL"}
-    if drafts is not None and drafts not in lengths and drafts - 1 not in lengths:
-        problems.append(f"drafts of {sorted(lengths)}, {drafts} by the log")
+    told = "by the log" if drafts is not None else "were asked for"
+    drafts = DRAFT if drafts is None else drafts
+    if not {drafts, drafts - 1} & lengths:
+        problems.append(f"drafts of {sorted(lengths, key=str)}, {drafts} {told}")
     return problems
 
 
@@ -89,10 +92,12 @@ def rehearse(memtally, engine, python):
         done = subprocess.run([memtally, "rehearse", "--device", "H100-80GB", "--folder", run, "--requests", "0", "--no-suggest", "--json",
                                "--timeout", "3000", "--", python, str(PROGRAM), engine.partition("-")[0], model],
                               capture_output=True, text=True, check=False)
-        if done.returncode:
-            return [done.stderr[-900:] + done.stdout[-900:]], None
-        if json.loads(done.stdout)["rehearsal"]["outcome"] != "ran":
-            return ["it did not come to its end within the time"], None
+        said = json.loads(done.stdout or "{}").get("rehearsal")
+        if not said:
+            return [done.stderr[-900:]], None
+        if done.returncode or said["outcome"] != "ran":
+            words = [line for line in (said["last_words"] or "").splitlines() if line.strip()]
+            return [f"it {said['outcome']}: {' / '.join(words[-3:])[-600:]}"], None
         return compare(memtally, run)
 
 

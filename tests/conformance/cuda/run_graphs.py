@@ -25,7 +25,9 @@ def start_vllm(model, concurrency):
 
 
 def start_sglang(model, concurrency):
-    """It has no bound on the requests with drafts: with one, a run has none at all."""
+    """It has no bound on the requests with drafts: with one, a run has none at all. Sources of its n-grams, which it compiles as
+    it starts, name size_t in 0.5.14 without the header that has it."""
+    os.environ.setdefault("CXX", "c++ -include cstddef")
     import sglang
     from sglang.srt.server_args import ServerArgs
 

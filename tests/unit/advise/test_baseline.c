@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <memtally/tally.h>
+
 #include "advise/baseline.h"
 
 #define MIB (UINT64_C(1) << 20)

@@ -6,6 +6,9 @@
 #include <jansson.h>
 #include <string.h>
 
+#include <memtally/tally.h>
+#include <memtally/units.h>
+
 #include "cli/document/document.h"
 #include "cli/document/load.h"
 

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <memtally/predict.h>
+
 #include "cli/document/document.h"
 #include "cli/document/shell.h"
 

@@ -2,6 +2,7 @@
 /* Linear memory of pretended devices, copies and pointers. Expected sizes follow from the driver's
  * page of 2 MiB and its unit of 512 bytes for what is smaller than 1 MiB. */
 #include "driver_test.h"
+#include "pretend/cuda/take.h"
 
 CUresult cuMemAllocPitch_v2(CUdeviceptr *pointer, size_t *pitch, size_t width, size_t height,
                             unsigned element_bytes);

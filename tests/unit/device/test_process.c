@@ -188,6 +188,43 @@ static void test_a_machine_without_proc_cannot_list_its_processes(void **state)
     }
 }
 
+/* Two threads have a child each, and one of these a child of its own, of which nothing is known. */
+static const char family[] =
+    "=== /proc/7/task/\n7\n9\n=== /proc/8/task/\n8\n"
+    "=== /proc/7/task/7/children\n8 11 \n=== /proc/7/task/9/children\n10 \n"
+    "=== /proc/8/task/8/children\n7 8 \n"
+    "=== /proc/7/stat\n7 (a) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 5 0\n"
+    "=== /proc/8/stat\n8 (b) S 7 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 6 0\n"
+    "=== /proc/10/stat\n10 (c) S 7 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 7 0\n";
+
+static void test_children_of_all_threads_are_descendants_and_nobody_twice(void **state)
+{
+    (void)state;
+    struct mt_host_os os;
+    struct mt_process_list list = {0};
+    struct replay *replay = replay_text(family, &os);
+    static const int expected[] = {7, 8, 10};
+    assert_int_equal(mt_process_descendants(&os, 7, &list, NULL), 0);
+    assert_int_equal(list.n, 3);
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(list.items[i].pid, expected[i]);
+    mt_process_list_finish(&list);
+    replay_close(replay);
+}
+
+/* A kernel without lists of children, of which the whole of /proc is looked at. */
+static void test_without_lists_of_children_the_tree_is_the_same(void **state)
+{
+    (void)state;
+    struct mt_host_os os;
+    struct mt_process_list list = {0};
+    struct replay *replay = replay_open("odd-names", &os);
+    assert_int_equal(mt_process_descendants(&os, 100, &list, NULL), 0);
+    assert_int_equal(list.n, 5);
+    mt_process_list_finish(&list);
+    replay_close(replay);
+}
+
 /* The real /proc, on a child that waits for its pipe to close. */
 static void test_a_real_child_is_found_with_its_start_and_its_memory(void **state)
 {
@@ -213,11 +250,15 @@ static void test_a_real_child_is_found_with_its_start_and_its_memory(void **stat
     struct mt_host_os os;
     mt_host_os_init(&os);
     struct mt_process_list list = {0};
-    assert_int_equal(mt_process_tree(&os, getpid(), &list, NULL), 0);
-    assert_int_equal(list.n, 2);
-    assert_int_equal(list.items[0].pid, getpid());
-    assert_int_equal(list.items[1].pid, child);
-    assert_int_equal(list.items[1].parent_pid, getpid());
+    for (int by_children = 0; by_children < 2; by_children++) {
+        assert_int_equal(
+            (by_children ? mt_process_descendants : mt_process_tree)(&os, getpid(), &list, NULL),
+            0);
+        assert_int_equal(list.n, 2);
+        assert_int_equal(list.items[0].pid, getpid());
+        assert_int_equal(list.items[1].pid, child);
+        assert_int_equal(list.items[1].parent_pid, getpid());
+    }
     struct timespec now;
     clock_gettime(CLOCK_BOOTTIME, &now);
     uint64_t start_ns = mt_process_start_ns(&os, &list.items[1]);
@@ -245,6 +286,8 @@ int main(void)
         cmocka_unit_test(test_names_may_hold_anything),
         cmocka_unit_test(test_a_stat_that_makes_no_sense_is_refused_and_leaves_the_output_alone),
         cmocka_unit_test(test_the_tree_has_parents_before_children_and_nobody_twice),
+        cmocka_unit_test(test_children_of_all_threads_are_descendants_and_nobody_twice),
+        cmocka_unit_test(test_without_lists_of_children_the_tree_is_the_same),
         cmocka_unit_test(test_processes_that_are_hidden_are_left_out_of_the_tree),
         cmocka_unit_test(test_a_hidden_process_is_not_permitted_and_its_sizes_are_unknown),
         cmocka_unit_test(test_sizes_that_are_missing_or_absurd_are_unknown),

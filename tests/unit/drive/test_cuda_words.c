@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <memtally/tally.h>
+
 #include "advise/cuda_suggest.h"
 #include "advise/device_size.h"
 #include "drive/words.h"

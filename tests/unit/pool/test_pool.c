@@ -326,29 +326,29 @@ static void test_thread_keeps_no_more_than_a_mebibyte_of_small_blocks(void **sta
     mt_pool_destroy(pool);
 }
 
-/* Also after they were taken away: eight go back, and the ninth is kept for them. */
-static void test_eight_large_blocks_stay_with_their_thread(void **state)
+/* Also after they were taken away: 16 go back, and the next is kept for them. */
+static void test_sixteen_large_blocks_stay_with_their_thread(void **state)
 {
     (void)state;
     struct mt_pool *pool = host_pool(NULL);
     struct mt_pool_stats stats;
-    uint64_t addresses[9], again[9];
+    uint64_t addresses[17], again[17];
     for (int round = 0; round < 2; round++) {
-        for (int i = 0; i < 9; i++)
+        for (int i = 0; i < 17; i++)
             assert_int_equal(
                 mt_pool_allocate(pool, (uint64_t)(2 + (i & 1)) << 20, 0, &addresses[i]), MT_OK);
-        for (int i = 0; i < 8; i++)
+        for (int i = 0; i < 16; i++)
             assert_int_equal(mt_pool_free(pool, addresses[i]), MT_OK);
         mt_pool_stats_read(pool, &stats);
-        assert_int_equal(stats.front_bytes, 20 << 20);
+        assert_int_equal(stats.front_bytes, 40 << 20);
         uint64_t hits = stats.n_front_hits;
-        for (int i = 7; i >= 0; i--)
+        for (int i = 15; i >= 0; i--)
             assert_int_equal(mt_pool_allocate(pool, (uint64_t)(2 + (i & 1)) << 20, 0, &again[i]),
                              MT_OK);
-        assert_memory_equal(again, addresses, 8 * sizeof *again);
+        assert_memory_equal(again, addresses, 16 * sizeof *again);
         mt_pool_stats_read(pool, &stats);
-        assert_int_equal(stats.n_front_hits - hits, 8);
-        for (int i = 0; i < 9; i++)
+        assert_int_equal(stats.n_front_hits - hits, 16);
+        for (int i = 0; i < 17; i++)
             assert_int_equal(mt_pool_free(pool, addresses[i]), MT_OK);
         mt_pool_stats_read(pool, &stats);
         assert_int_equal(stats.front_bytes, 2 << 20);
@@ -397,7 +397,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_shortage_is_told_and_what_it_frees_is_used),
         cmocka_unit_test(test_blocks_up_to_64_kib_stay_with_their_thread),
         cmocka_unit_test(test_thread_keeps_no_more_than_a_mebibyte_of_small_blocks),
-        cmocka_unit_test(test_eight_large_blocks_stay_with_their_thread),
+        cmocka_unit_test(test_sixteen_large_blocks_stay_with_their_thread),
         cmocka_unit_test(test_large_block_that_a_thread_keeps_is_taken_before_the_pool_grows),
     };
     return cmocka_run_group_tests_name("pool", tests, NULL, NULL);

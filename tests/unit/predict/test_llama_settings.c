@@ -53,6 +53,34 @@ static void test_open_settings_get_the_defaults_of_the_version(void **state)
     }
 }
 
+/* ollama/server/routes.go, Serve: tiers of all devices' memory, just below 24 and 48 GiB;
+ * llm/server.go takes no more than the model was trained for, here 131072 tokens. */
+static void test_ollamas_context_goes_by_the_memory_of_all_devices(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *engine;
+        uint64_t gib[2];
+        size_t n_devices;
+        uint64_t context;
+    } cases[] = {
+        {"ollama@0.15.5", {22}, 1, 4096},      {"ollama@0.15.5", {23}, 1, 32768},
+        {"ollama@0.15.5", {24, 22}, 2, 32768}, {"ollama@0.15.5", {24, 23}, 2, 131072},
+        {"ollama@0.15.4", {24, 23}, 2, 4096},  {"ollama@0.31.0", {0}, 0, 4096},
+        {"llama.cpp@11434", {24}, 1, 131072},
+    };
+    struct hand_model hand = plain_model();
+    hand.model.description.layers = hand.layers;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const uint64_t bytes[] = {cases[i].gib[0] << 30, cases[i].gib[1] << 30};
+        struct mt_predict_settings settings = {
+            .engine = cases[i].engine, .device_bytes = bytes, .n_devices = cases[i].n_devices};
+        struct mt_estimate *estimate = hand_model_estimate(&hand, &settings);
+        assert_int_equal(estimate->settings.context_tokens, cases[i].context);
+        mt_estimate_destroy(estimate);
+    }
+}
+
 /* llama-server -np 4 -c 5000 of build 11434 says n_ctx = 5120, n_ctx_seq = 1280; -np 3 -c 1000 with
  * one cache says 1024. */
 static void test_the_context_is_padded_as_the_server_pads_it(void **state)
@@ -340,6 +368,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_open_settings_get_the_defaults_of_the_version),
+        cmocka_unit_test(test_ollamas_context_goes_by_the_memory_of_all_devices),
         cmocka_unit_test(test_the_context_is_padded_as_the_server_pads_it),
         cmocka_unit_test(test_flash_attention_is_off_where_a_device_does_not_know_the_head_size),
         cmocka_unit_test(test_flash_attention_that_a_device_does_not_know_is_said_to_be_uncounted),

@@ -75,8 +75,9 @@ static uint64_t weights_of_two_stages(const char *architecture)
 static void test_stages_hold_the_whole_model(void **state)
 {
     (void)state;
-    assert_int_equal(weights_of_two_stages("qwen2"), 16060522496);
-    assert_int_equal(weights_of_two_stages("llama"), 16060522496 + 128256ULL * 4096 * 2);
+    const uint64_t rotary = 2 * UINT64_C(131072) * 128 * 4; /* both rotate all positions */
+    assert_int_equal(weights_of_two_stages("qwen2"), 16060522496 + rotary);
+    assert_int_equal(weights_of_two_stages("llama"), 16060522496 + rotary + 128256ULL * 4096 * 2);
 }
 
 /* q, k, v, gate and up of one layer of Llama 3.1 8B become 8 bit, with 4 bytes for each row. */

@@ -59,6 +59,41 @@ static void test_the_share_is_of_what_is_free(void **state)
     mt_estimate_destroy(large);
 }
 
+/* flash_causal_lm.py and import_utils.py, get_cuda_free_memory: up to 2.4 TGI takes a share of what
+ * is free after the warm-up; from 3.0.0 on what is free, less a share of the whole device. */
+static void test_tgi_leaves_a_part_of_the_device_free(void **state)
+{
+    (void)state;
+    make_model(&made, &llama_2_7b);
+    uint64_t device = 40 * MADE_GIB;
+    uint64_t used = 0;
+    struct mt_predict_settings settings = {.engine = "tgi@2.4.0",
+                                           .device_bytes = &device,
+                                           .n_devices = 1,
+                                           .device_used_bytes = &used,
+                                           .context_tokens = 2048,
+                                           .sequences = 8};
+    struct mt_estimate *of_free = estimate(settings);
+    settings.engine = "tgi@3.3.0";
+    struct mt_estimate *of_device = estimate(settings);
+    used = 4 * MADE_GIB;
+    struct mt_estimate *of_rest = estimate(settings);
+    settings.engine = "tgi@2.4.0";
+    struct mt_estimate *of_less = estimate(settings);
+    const struct mt_estimate_pool *pool = &of_free->pool;
+    int64_t before = (int64_t)(pool->weights_bytes + pool->activations_bytes + pool->other_bytes);
+    assert_in_range(pool->pool_bytes - of_device->pool.pool_bytes, before / 10 - 2,
+                    before / 10 + 2);
+    assert_int_equal(of_device->pool.pool_bytes - of_rest->pool.pool_bytes, 4 * MADE_GIB);
+    assert_in_range(pool->pool_bytes - of_less->pool.pool_bytes, 4 * MADE_GIB * 9 / 10 - 2,
+                    4 * MADE_GIB * 9 / 10 + 2);
+    assert_true(!of_rest->reason || !strstr(of_rest->reason, "asks for")); /* as vLLM does */
+    mt_estimate_destroy(of_free);
+    mt_estimate_destroy(of_device);
+    mt_estimate_destroy(of_rest);
+    mt_estimate_destroy(of_less);
+}
+
 /* 2.66 and 5.76 GB of buffers for 2,048 sequences of 151,936 logits, 3 MB for one. */
 static void test_buffers_grow_with_batch_and_vocabulary(void **state)
 {
@@ -192,6 +227,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tokens_of_a_pool_are_those_of_the_log),
         cmocka_unit_test(test_the_share_is_of_what_is_free),
+        cmocka_unit_test(test_tgi_leaves_a_part_of_the_device_free),
         cmocka_unit_test(test_buffers_grow_with_batch_and_vocabulary),
         cmocka_unit_test(test_gguf_is_not_loaded),
         cmocka_unit_test(test_the_stage_with_the_fewest_blocks_bounds_all),

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <memtally/units.h>
+
 #include "pytorch/graphs.h"
 
 enum { GRAPHS_MAX = 24, PROCESSES = 2, DEVICES = 2 };

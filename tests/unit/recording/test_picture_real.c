@@ -69,23 +69,26 @@ static void end_child(const struct child *child)
     assert_int_equal(waitpid(child->pid, NULL, 0), child->pid);
 }
 
-static void take(const struct child *child, const char *path, int avoid_scan,
-                 struct mt_picture_result *result)
+static void take_as(const struct child *child, const char *path, struct mt_picture_request request,
+                    struct mt_picture_result *result)
 {
     char directory[32];
     void *scratch = malloc(MT_PICTURE_SCRATCH_BYTES);
     struct scribe scribe;
     snprintf(directory, sizeof directory, "/proc/%d", (int)child->pid);
-    const struct mt_picture_request request = {
-        .process_directory = directory,
-        .reason = MT_PICTURE_OUTSIDE,
-        .avoid_scan = avoid_scan,
-        .scratch = scratch,
-    };
+    request.process_directory = directory;
+    request.reason = MT_PICTURE_OUTSIDE;
+    request.scratch = scratch;
     scribe_begin(&scribe, path, 1);
     mt_picture_take(&scribe.writer[0], &request, result);
     scribe_end(&scribe);
     free(scratch);
+}
+
+static void take(const struct child *child, const char *path, int avoid_scan,
+                 struct mt_picture_result *result)
+{
+    take_as(child, path, (struct mt_picture_request){.avoid_scan = avoid_scan}, result);
 }
 
 /* What the events of a recorded picture say. */
@@ -285,11 +288,69 @@ static void test_a_process_that_is_gone_has_no_picture(void **state)
     assert_int_equal(mt_resident_bytes(&mt_watch_os, "/proc/self", child.page_bytes) > 0, 1);
 }
 
+/* A child that has written every fourth page of what it inherited, and waits. */
+static struct child start_fork(volatile char *inherited, uint64_t page_bytes)
+{
+    struct child child = {.page_bytes = page_bytes};
+    int status;
+    child.pid = fork();
+    if (child.pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        for (size_t i = 0; i < N_PAGES; i += 4)
+            inherited[i * page_bytes] = 2;
+        raise(SIGSTOP);
+        _exit(0);
+    }
+    assert_true(child.pid > 0);
+    assert_int_equal(waitpid(child.pid, &status, WUNTRACED), child.pid);
+    return child;
+}
+
+static uint64_t shared_pages(const struct child *child, int avoid_scan)
+{
+    unsigned long long kib;
+    struct mt_picture_result result;
+    take_as(child, in_folder("a.mtr"),
+            (struct mt_picture_request){.counts_shared = 1, .avoid_scan = avoid_scan}, &result);
+    struct seen seen = read_picture(in_folder("a.mtr"));
+    assert_int_equal(result.complete, 1);
+    assert_int_equal(sscanf(seen.rollup, "Shared_Anon: %llu kB", &kib), 1);
+    assert_null(strstr(seen.rollup, "Rss"));
+    forget(&seen);
+    return kib * 1024 / child->page_bytes;
+}
+
+/* Beside the mapping it shares what the test itself has: libraries' data, heap, stack. */
+static void test_pages_that_a_fork_shares_are_counted(void **state)
+{
+    (void)state;
+    uint64_t page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
+    size_t length = N_PAGES * page_bytes;
+    volatile char *mapping =
+        mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(mapping != MAP_FAILED);
+    assert_int_equal(madvise((char *)mapping, length, MADV_NOHUGEPAGE), 0);
+    struct child none = start_fork(mapping, page_bytes); /* all that it has of these it wrote */
+    uint64_t others = shared_pages(&none, 0);
+    end_child(&none);
+    assert_true(others < N_PAGES / 2);
+    for (size_t i = 0; i < N_PAGES; i++)
+        mapping[i * page_bytes] = 1;
+    struct child child = start_fork(mapping, page_bytes);
+    for (int avoid_scan = 0; avoid_scan < 2; avoid_scan++) {
+        uint64_t shared = shared_pages(&child, avoid_scan);
+        assert_in_range(shared, N_PAGES * 3 / 4, N_PAGES * 3 / 4 + others * 2 + 64);
+    }
+    end_child(&child);
+    assert_int_equal(munmap((char *)mapping, length), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pagemap_shows_the_pages_that_were_touched),
         cmocka_unit_test(test_a_scan_shows_exactly_what_the_kernel_counts),
+        cmocka_unit_test(test_pages_that_a_fork_shares_are_counted),
         cmocka_unit_test(test_all_that_a_scan_shows_is_in_pagemap_too),
         cmocka_unit_test(test_a_process_that_is_gone_has_no_picture),
     };

@@ -47,7 +47,7 @@ static const char *const ops[] = {
     "NONE",    "RESHAPE", "CUSTOM",         "ROPE",     "RMS_NORM",  "GET_ROWS",
     "MUL",     "ADD",     "FLASH_ATTN_EXT", "NEWCOMER", "VIEW",      "MUL_MAT_ID",
     "MUL_MAT", "CPY",     "SET_ROWS",       "SOFT_MAX", "SCALE",     "UNARY",
-    "CONCAT",  "NORM",    "SSM_SCAN",       "PERMUTE",  "TRANSPOSE",
+    "CONCAT",  "NORM",    "SSM_SCAN",       "PERMUTE",  "TRANSPOSE", "ACC",
 #endif
 };
 

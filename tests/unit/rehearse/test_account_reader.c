@@ -125,7 +125,7 @@ static void test_buffers_are_freed_in_any_order(void **state)
         put(account, MT_ACCOUNT_FREE, 16 * (i * 7 % 1000), 0);
     read_all(account);
     assert_int_equal(account->reader.n_events, 2000);
-    assert_int_equal(account->reader.n_live, 0);
+    assert_int_equal(account->reader.live.n, 0);
 }
 
 static void test_an_event_that_is_being_written_is_waited_for(void **state)
@@ -307,7 +307,7 @@ static void test_a_full_account_is_read_to_its_end(void **state)
     account->written->n_events = UINT64_MAX - 5;
     read_all(account);
     assert_int_equal(account->reader.n_events, MT_ACCOUNT_EVENTS_MAX);
-    assert_int_equal(account->reader.n_live, 0);
+    assert_int_equal(account->reader.live.n, 0);
     assert_false(account->reader.out_of_memory);
 }
 
@@ -318,6 +318,80 @@ static void test_sums_past_all_numbers_stay_at_the_most(void **state)
     put(account, MT_ACCOUNT_ALLOC, 32, UINT64_MAX);
     read_all(account);
     assert_int_equal(mt_account_reader_held(&account->reader, 7, "gpu:0", NULL), UINT64_MAX);
+}
+
+static struct mt_account_event *put_of(struct account *to, enum mt_account_kind kind,
+                                       uint64_t object, uint32_t pid)
+{
+    struct mt_account_event *event = put(to, kind, object, 1);
+    event->pid = pid;
+    return event;
+}
+
+static void test_what_processes_share_is_there_until_the_last_of_them_drops_it(void **state)
+{
+    struct account *account = *state;
+    const uint64_t first = MT_ACCOUNT_SHARED | 1, second = MT_ACCOUNT_SHARED | 2;
+    put_of(account, MT_ACCOUNT_ALLOC, first, 7);
+    put_of(account, MT_ACCOUNT_ALLOC, first, 8);
+    put_of(account, MT_ACCOUNT_ALLOC, first, 8); /* twice */
+    put_of(account, MT_ACCOUNT_ALLOC, second, 8);
+    put_of(account, MT_ACCOUNT_FREE, first, 7);
+    put_of(account, MT_ACCOUNT_FREE, first, 7); /* which it does not hold any more */
+    put_of(account, MT_ACCOUNT_FREE, first, 8);
+    read_all(account);
+    assert_int_equal(account->reader.n_events, 2);
+    put_of(account, MT_ACCOUNT_FREE, first, 8);
+    put_of(account, MT_ACCOUNT_END, 0, 8);
+    read_all(account);
+    assert_int_equal(account->reader.n_events, 5);
+    assert_int_equal(event_at(account, 2)->kind, MT_REHEARSAL_FREE);
+    assert_int_equal(event_at(account, 3)->kind, MT_REHEARSAL_FREE);
+    assert_int_equal(account->reader.live.n, 0);
+    assert_int_equal(account->reader.holdings.n, 0);
+}
+
+/* Four accounts that took minutes when each event looked at all that is there. */
+static void test_each_process_of_a_full_account_shares_and_ends(void **state)
+{
+    struct account *account = *state;
+    const uint32_t third = MT_ACCOUNT_EVENTS_MAX / 3;
+    for (uint32_t i = 0; i < third; i++)
+        put_of(account, MT_ACCOUNT_ALLOC, MT_ACCOUNT_SHARED | i << 1, 100 + i);
+    for (uint32_t i = 0; i < third; i++)
+        put_of(account, MT_ACCOUNT_FREE, MT_ACCOUNT_SHARED | (third - 1 - i) << 1, 99 + third - i);
+    for (uint32_t i = 0; i < third; i++)
+        put_of(account, MT_ACCOUNT_END, 0, 100 + i);
+    read_all(account);
+    assert_int_equal(account->reader.n_events, 3 * third);
+    assert_int_equal(account->reader.live.n, 0);
+}
+
+static void test_processes_end_while_another_holds_a_full_account(void **state)
+{
+    struct account *account = *state;
+    const uint32_t half = MT_ACCOUNT_EVENTS_MAX / 2;
+    for (uint32_t i = 0; i < half; i++)
+        put_of(account, MT_ACCOUNT_ALLOC, i, 7);
+    for (uint32_t i = 0; i < half; i++)
+        put_of(account, MT_ACCOUNT_END, 0, 100 + i);
+    read_all(account);
+    assert_int_equal(account->reader.n_events, 2 * half);
+    assert_int_equal(mt_account_reader_held(&account->reader, 7, "gpu:0", NULL), half);
+}
+
+/* Products with the multiplier of a plain hash that differ in their low bits alone. */
+static void test_an_account_cannot_choose_objects_that_collide(void **state)
+{
+    struct account *account = *state;
+    uint64_t inverse = 1;
+    for (int i = 0; i < 6; i++)
+        inverse *= 2 - inverse * UINT64_C(0x9e3779b97f4a7c15);
+    for (uint32_t i = 0; i < MT_ACCOUNT_EVENTS_MAX; i++)
+        put_of(account, MT_ACCOUNT_ALLOC, (i * inverse ^ UINT64_C(7) << 40) & ~MT_ACCOUNT_SHARED,
+               7);
+    read_all(account);
+    assert_int_equal(account->reader.n_events, MT_ACCOUNT_EVENTS_MAX);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -342,6 +416,10 @@ int main(void)
         TEST(test_what_was_tried_before_a_model_is_loaded_does_not_count),
         TEST(test_a_full_account_is_read_to_its_end),
         TEST(test_sums_past_all_numbers_stay_at_the_most),
+        TEST(test_what_processes_share_is_there_until_the_last_of_them_drops_it),
+        TEST(test_each_process_of_a_full_account_shares_and_ends),
+        TEST(test_processes_end_while_another_holds_a_full_account),
+        TEST(test_an_account_cannot_choose_objects_that_collide),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

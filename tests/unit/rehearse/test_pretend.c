@@ -410,6 +410,114 @@ static void test_a_backend_computes_at_once_and_reads_zeros(void **state)
     backend->iface.free(backend);
 }
 
+/* ggml-backend.h: a strided get writes `n_copies` rows of `size` bytes, and nothing between them.
+ */
+static void test_a_strided_get_writes_its_rows_and_nothing_between(void **state)
+{
+    static const char expected[16] = "\0\0\0\0----\0\0\0\0----";
+    const struct meeting *m = *state;
+    struct ggml_backend *backend = device(m, 0)->iface.init_backend(device(m, 0), NULL);
+    struct ggml_buffer *buffer = alloc(m, type_of(m, 0), MIB);
+    struct ggml_tensor tensor = tensor_of(FAKE_F32, 16, 1, 1);
+    char bytes[16];
+    tensor.buffer = buffer;
+    memset(bytes, '-', sizeof bytes);
+    if (buffer->iface.get_tensor_2d) {
+        buffer->iface.set_tensor_2d(buffer, &tensor, bytes, 0, 4, 2, 64, 8);
+        buffer->iface.get_tensor_2d(buffer, &tensor, bytes, 0, 4, 2, 64, 8);
+        assert_memory_equal(bytes, expected, sizeof bytes);
+    }
+    memset(bytes, '-', sizeof bytes);
+    if (backend->iface.get_tensor_2d_async) {
+        backend->iface.set_tensor_2d_async(backend, &tensor, bytes, 0, 4, 2, 64, 8);
+        backend->iface.get_tensor_2d_async(backend, &tensor, bytes, 0, 4, 2, 64, 8);
+        assert_memory_equal(bytes, expected, sizeof bytes);
+    }
+    assert_true(m->version < 3 || backend->iface.get_tensor_2d_async);
+    drop(buffer);
+    backend->iface.free(backend);
+}
+
+/* What cpy_tensor() refuses, ggml copies through the host by get and set. */
+static void test_only_what_lies_on_devices_is_copied_without_the_host(void **state)
+{
+    const struct meeting *m = *state;
+    struct ggml_buffer_type *pinned = device(m, 0)->iface.get_host_buffer_type(device(m, 0));
+    struct ggml_buffer *first = alloc(m, type_of(m, 0), MIB), *other = alloc(m, type_of(m, 1), MIB),
+                       *host = alloc(m, pinned, MIB);
+    struct ggml_tensor here = tensor_of(FAKE_F32, 16, 1, 1), there = here, there_too = here,
+                       nowhere = here, view = here;
+    here.buffer = first;
+    there.buffer = other;
+    there_too.buffer = host;
+    view.view_src = &there;
+    assert_true(first->iface.cpy_tensor(first, &there, &here));
+    assert_false(first->iface.cpy_tensor(first, &there_too, &here));
+    assert_false(first->iface.cpy_tensor(first, &nowhere, &here));
+    assert_false(host->iface.cpy_tensor(host, &here, &there_too));
+
+    struct ggml_backend *a = device(m, 0)->iface.init_backend(device(m, 0), NULL),
+                        *b = device(m, 1)->iface.init_backend(device(m, 1), NULL);
+    assert_true(a->iface.cpy_tensor_async(b, a, &there, &here));
+    assert_true(a->iface.cpy_tensor_async(b, a, &view, &here));
+    assert_false(a->iface.cpy_tensor_async(a, b, &there_too, &there));
+    struct ggml_backend foreign = *b;
+    foreign.iface.free = NULL;
+    assert_false(a->iface.cpy_tensor_async(&foreign, a, &there, &here));
+    a->iface.synchronize(a);
+    a->iface.free(a);
+    b->iface.free(b);
+    drop(host);
+    drop(other);
+    drop(first);
+}
+
+/* Pinned memory is the host's: what is written there is read there. */
+static void test_pinned_tensors_keep_what_they_are_given(void **state)
+{
+    const struct meeting *m = *state;
+    struct ggml_buffer_type *pinned = device(m, 0)->iface.get_host_buffer_type(device(m, 0));
+    struct ggml_buffer *buffer = alloc(m, pinned, 4096);
+    struct ggml_tensor tensor = tensor_of(FAKE_F32, 64, 1, 1);
+    char got[8];
+    tensor.buffer = buffer;
+    tensor.data = (char *)buffer->iface.get_base(buffer) + 64;
+    buffer->iface.set_tensor(buffer, &tensor, "seen here", 16, 8);
+    buffer->iface.get_tensor(buffer, &tensor, got, 16, sizeof got);
+    assert_memory_equal(got, "seen her", sizeof got);
+    assert_memory_equal((char *)tensor.data + 16, got, sizeof got);
+    buffer->iface.memset_tensor(buffer, &tensor, 'x', 18, 2);
+    buffer->iface.memset_tensor(buffer, &tensor, 0, 22, 1);
+    buffer->iface.get_tensor(buffer, &tensor, got, 16, sizeof got);
+    assert_memory_equal(got, "sexx h\0r", sizeof got);
+    buffer->iface.clear(buffer, 0xAB);
+    assert_int_equal(*(unsigned char *)buffer->iface.get_base(buffer), 0xAB);
+    assert_int_equal(((unsigned char *)buffer->iface.get_base(buffer))[4095], 0xAB);
+    drop(buffer);
+}
+
+static void test_types_say_where_their_memory_is(void **state)
+{
+    const struct meeting *m = *state;
+    struct ggml_buffer_type *type = type_of(m, 2),
+                            *pinned = device(m, 0)->iface.get_host_buffer_type(device(m, 0));
+    struct ggml_tensor tensor = tensor_of(FAKE_F16, 33, 3, 1);
+    assert_string_equal(table(m, type).get_name(type), "CUDA2");
+    assert_false(table(m, type).is_host && table(m, type).is_host(type));
+    assert_true(table(m, pinned).get_max_size(pinned) == SIZE_MAX);
+    assert_int_equal(table(m, pinned).get_alloc_size(pinned, &tensor), 2 * 33 * 3);
+    account->rules.buffer_bytes_max = GIB;
+    assert_int_equal(table(m, type).get_max_size(type), GIB);
+    assert_int_equal(table(m, pinned).get_max_size(pinned), GIB);
+    account->rules.buffer_bytes_max = 0;
+    assert_true(table(m, type).get_max_size(type) == SIZE_MAX);
+    assert_string_equal(device(m, 1)->iface.get_name(device(m, 1)), "CUDA1");
+    assert_string_equal(device(m, 1)->iface.get_description(device(m, 1)), "a card");
+    struct ggml_properties properties = {0};
+    device(m, 1)->iface.get_props(device(m, 1), &properties);
+    assert_int_equal(device(m, 1)->iface.get_type(device(m, 1)), properties.type);
+}
+
 static void test_a_type_of_another_device_is_not_supported(void **state)
 {
     const struct meeting *m = *state;
@@ -629,6 +737,10 @@ int main(void)
         BOTH(test_pinned_memory_is_real_zeroed_and_of_the_host),
         BOTH(test_split_rows_are_rounded_and_each_part_padded),
         BOTH(test_a_backend_computes_at_once_and_reads_zeros),
+        BOTH(test_a_strided_get_writes_its_rows_and_nothing_between),
+        BOTH(test_only_what_lies_on_devices_is_copied_without_the_host),
+        BOTH(test_pinned_tensors_keep_what_they_are_given),
+        BOTH(test_types_say_where_their_memory_is),
         BOTH(test_a_type_of_another_device_is_not_supported),
         BOTH(test_a_fused_sum_of_experts_keeps_what_it_reads),
         BOTH(test_what_builds_may_keep_or_not_is_noted_and_not_kept),

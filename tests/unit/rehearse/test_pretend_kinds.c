@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Which operations devices of Vulkan, Metal and CUDA take, as a ggml of API version 3 asks them.
- * What is expected is what supports_op() of ggml-vulkan.cpp, ggml-metal-device.m and ggml-cuda.cu
- * of build 11434 says. */
+ * Rows of `recorded` are answers that true devices gave; what is expected elsewhere is what
+ * supports_op() of ggml-vulkan.cpp, ggml-metal-device.m and ggml-cuda.cu says. */
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -139,13 +140,117 @@ static void test_metal_takes_what_it_has_kernels_for(void **state)
         {"CPY", F32, Q8, Q8, true},         {"CPY", Q8, F16, F16, true},
         {"CPY", Q8, Q8, Q8, false},         {"CPY", F16, BF16, BF16, false},
         {"CPY", BF16, F16, F16, false},     {"CPY", F32, BF16, BF16, true},
-        {"CPY", I32, F32, F32, true},       {"ADD", F16, F32, F32, true},
+        {"CPY", I32, F32, F32, true},       {"ADD", F16, F32, F32, false},
+        {"ADD", F16, F16, F16, true},       {"ADD", F32, F32, F32, true},
         {"ADD", BF16, F32, F32, false},     {"UNARY", BF16, F32, F32, false},
+        {"ACC", F16, F16, F16, false},      {"ACC", F32, F32, F32, true},
         {"CONCAT", Q8, Q8, Q8, true},       {"CONCAT", F32, F16, F32, false},
         {"CUSTOM", F32, F32, F32, false},
     };
     (void)state;
     assert_answers("metal", answers, sizeof answers / sizeof *answers);
+}
+
+/* Copies as llama.cpp's test-backend-ops asks for them, and what a true device answered: rows of
+ * docs/ops/Vulkan.csv and Metal.csv in llama.cpp's own repository, in its words. A source or a
+ * result that is permuted 0,0,0,0 is not permuted. */
+static const struct recorded {
+    const char *kind;
+    const char *types;
+    const char *ne;
+    const char *source;
+    const char *result;
+    bool is_taken;
+} recorded[] = {
+    {"vulkan", "bf16 bf16", "2,2,3,4", "0,0,0,0", "0,0,0,0", true},
+    {"vulkan", "q4_0 q4_0", "32,2,3,4", "0,0,0,0", "0,0,0,0", true},
+    {"vulkan", "q4_0 q4_0", "32,2,3,4", "0,2,1,3", "0,0,0,0", false},
+    {"vulkan", "q4_0 q4_0", "32,2,3,4", "0,3,1,2", "0,2,1,3", false},
+    {"vulkan", "q4_0 q4_0", "96,2,3,4", "0,0,0,0", "0,0,0,0", true},
+    {"vulkan", "q4_0 q4_0", "96,2,3,4", "0,2,1,3", "0,0,0,0", false},
+    {"vulkan", "q8_0 q8_0", "32,2,3,4", "0,0,0,0", "0,0,0,0", true},
+    {"vulkan", "q8_0 q8_0", "64,2,3,4", "0,2,1,3", "0,0,0,0", false},
+    {"vulkan", "q8_0 q8_0", "64,2,3,4", "0,3,1,2", "0,2,1,3", false},
+    {"vulkan", "q6_K q6_K", "256,2,3,4", "0,0,0,0", "0,0,0,0", true},
+    {"vulkan", "q6_K q6_K", "512,2,3,4", "0,2,1,3", "0,0,0,0", false},
+    {"vulkan", "q6_K q6_K", "768,2,3,4", "0,3,1,2", "0,2,1,3", false},
+    {"metal", "q8_0 f32", "256,4,4,4", "0,0,0,0", "0,0,0,0", true},
+    {"metal", "q8_0 f32", "256,2,3,4", "0,2,1,3", "0,0,0,0", true},
+    {"metal", "q6_K f32", "256,4,4,4", "0,0,0,0", "0,0,0,0", false},
+    {"metal", "q6_K f32", "256,2,3,4", "0,2,1,3", "0,0,0,0", false},
+    {"metal", "f16 f16", "256,2,3,4", "1,0,2,3", "0,0,0,0", true},
+    {"metal", "f16 f32", "256,2,3,4", "1,0,2,3", "0,0,0,0", true},
+    {"metal", "f32 f16", "256,2,3,4", "1,0,2,3", "0,0,0,0", true},
+    {"metal", "f32 f32", "256,2,3,4", "1,0,2,3", "0,0,0,0", true},
+    {"metal", "f32 i32", "256,2,3,4", "0,0,0,0", "0,0,0,0", true},
+    {"metal", "f32 i32", "256,2,3,4", "1,0,2,3", "0,0,0,0", true},
+    {"metal", "i32 f32", "256,2,3,4", "1,0,2,3", "0,0,0,0", true},
+    {"metal", "i32 i32", "256,1,4,1", "1,2,0,3", "0,0,0,0", true},
+    {"metal", "f32 f32", "256,1,4,1", "1,2,0,3", "0,0,0,0", true},
+};
+
+static enum fake_type type_named(const char *name, size_t length)
+{
+    static const char *const names[] = {
+        [FAKE_F32] = "f32",   [FAKE_F16] = "f16",   [FAKE_Q8_0] = "q8_0", [FAKE_Q4_0] = "q4_0",
+        [FAKE_Q6_K] = "q6_K", [FAKE_BF16] = "bf16", [FAKE_I32] = "i32"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strlen(names[i]) == length && strncmp(names[i], name, length) == 0)
+            return (enum fake_type)i;
+    fail_msg("no type %s", name);
+    return FAKE_F32;
+}
+
+static void read_four(const char *text, int64_t four[4])
+{
+    assert_int_equal(sscanf(text, "%" SCNd64 ",%" SCNd64 ",%" SCNd64 ",%" SCNd64, &four[0],
+                            &four[1], &four[2], &four[3]),
+                     4);
+}
+
+/* Dimension i of the tensor comes to stand at axis[i], as ggml's permutation has it. */
+static struct ggml_tensor permuted(struct ggml_tensor tensor, const char *axes)
+{
+    int64_t axis[4];
+    struct ggml_tensor result = tensor;
+    read_four(axes, axis);
+    if (axis[0] + axis[1] + axis[2] + axis[3] == 0)
+        return tensor;
+    for (int i = 0; i < 4; i++) {
+        result.ne[axis[i]] = tensor.ne[i];
+        result.nb[axis[i]] = tensor.nb[i];
+    }
+    return result;
+}
+
+static struct ggml_tensor tensor_of_four(enum fake_type type, const int64_t ne[4])
+{
+    struct ggml_tensor tensor = tensor_of(type, ne[0], ne[1], ne[2]);
+    tensor.ne[3] = ne[3];
+    return tensor;
+}
+
+static void test_copies_are_taken_as_true_devices_took_them(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof recorded / sizeof *recorded; i++) {
+        const struct recorded *row = &recorded[i];
+        const char *space = strchr(row->types, ' ');
+        int64_t ne[4];
+        read_four(row->ne, ne);
+        struct ggml_tensor source = permuted(
+            tensor_of_four(type_named(row->types, (size_t)(space - row->types)), ne), row->source);
+        enum fake_type to = type_named(space + 1, strlen(space + 1));
+        struct ggml_tensor result = permuted(tensor_of_four(to, source.ne), row->result);
+        struct ggml_tensor op = result;
+        op.op = fake->op("CPY");
+        op.src[0] = &source;
+        op.src[1] = &result;
+        become(row->kind);
+        if (takes(&op) != row->is_taken)
+            fail_msg("CPY %s of %s, permuted %s to %s, on %s", row->types, row->ne, row->source,
+                     row->result, row->kind);
+    }
 }
 
 /* Whether attention with heads of such a size is taken, over a cache of a type. */
@@ -251,6 +356,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_vulkan_takes_what_it_has_shaders_for),
         cmocka_unit_test(test_metal_takes_what_it_has_kernels_for),
+        cmocka_unit_test(test_copies_are_taken_as_true_devices_took_them),
         cmocka_unit_test(test_vulkan_attends_with_heads_of_whole_eights),
         cmocka_unit_test(test_metal_attends_with_heads_that_it_has_a_kernel_for),
         cmocka_unit_test(test_vulkan_leaves_tensors_that_no_binding_spans),

@@ -12,6 +12,9 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <memtally/predict.h>
+#include <memtally/tally.h>
+
 #include "drive/job.h"
 #include "drive/overhead.h"
 #include "rehearse/account.h"

@@ -559,12 +559,49 @@ static void test_what_libc_maps_unseen_is_told_by_its_shape(void **state)
     mt_tally_destroy(one.tally);
 }
 
+/* Of a mapping of four pages one was touched, and the last may not be. The library's second page
+ * was written to, so that no file is behind it any more. */
+static void test_untouched_parts_and_written_pages_of_files_have_their_rows(void **state)
+{
+    (void)state;
+    static const uint64_t runs[][3] = {{0x10010, 1, MT_RUN_FILE}, {0x10011, 1, 0}, {0x10100, 1, 0}};
+    struct one one;
+    begin(&one, 0);
+    one.maps = "10010000-10011000 r-xp 00000000 fe:00 12                         /lib/libx.so\n"
+               "10011000-10012000 rw-p 00001000 fe:00 12                         /lib/libx.so\n"
+               "10100000-10103000 rw-p 00000000 00:00 0 \n"
+               "10103000-10104000 ---p 00000000 00:00 0 \n";
+    EVENT(&one.recorded, MMAP, 0x10100000, 0x4000, 3, 0x22, 0, 0, 0);
+    take(&one, runs, 3);
+    assert_int_equal(runtime(&one, "libx.so"), 2 * PAGE);
+    assert_int_equal(runtime(&one, "anonymous mappings"), PAGE);
+    assert_int_equal(allocated_of(one.place, MT_CATEGORY_RUNTIME, "anonymous mappings"), 3 * PAGE);
+    assert_int_equal(one.place->unattributed_bytes, 0);
+    mt_tally_destroy(one.tally);
+}
+
+/* What the recorder took and gave back is not its own any more. */
+static void test_the_recorders_own_memory_ends_with_its_mapping(void **state)
+{
+    (void)state;
+    struct one one;
+    begin(&one, 0);
+    EVENT(&one.recorded, SELF, 0x10100000, 2 * PAGE);
+    EVENT(&one.recorded, MUNMAP, 0x10100000, PAGE);
+    take_all(&one);
+    assert_int_equal(runtime(&one, "memtally recorder"), PAGE);
+    assert_int_equal(one.place->unattributed_bytes, 3 * PAGE);
+    mt_tally_destroy(one.tally);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, recorded_setup, recorded_teardown)
     const struct CMUnitTest tests[] = {
         TEST(test_the_kernels_names_are_where_it_begins),
         TEST(test_only_present_pages_count),
+        TEST(test_untouched_parts_and_written_pages_of_files_have_their_rows),
+        TEST(test_the_recorders_own_memory_ends_with_its_mapping),
         TEST(test_pages_outside_of_all_mappings_are_unattributed),
         TEST(test_what_a_thread_is_giving_back_is_its_allocators),
         TEST(test_what_a_thread_gave_back_before_it_went_on_is_not),

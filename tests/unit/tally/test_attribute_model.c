@@ -36,7 +36,7 @@ static const struct {
     [LIBRARY] = {MT_CATEGORY_RUNTIME, "libx.so", 0},
     [HEAP] = {MT_CATEGORY_CACHED, "free in heap arenas", 1},
     [LOADER] = {MT_CATEGORY_RUNTIME, "loader", 1},
-    [MAPPED] = {MT_CATEGORY_RUNTIME, "anonymous mappings", 1},
+    [MAPPED] = {MT_CATEGORY_RUNTIME, "anonymous mappings", 0},
     [OWN] = {MT_CATEGORY_RUNTIME, "memtally recorder", 0},
     [BLOCK] = {MT_CATEGORY_RUNTIME, "heap blocks", 0},
     [SCOPED] = {MT_CATEGORY_KV_CACHE, "scope", 0},

@@ -175,6 +175,63 @@ static void test_a_fuller_heap_below_the_peak_is_not_the_peak(void **state)
     mt_tally_destroy(tally);
 }
 
+/* 10,000 pages are pictured when the heap is empty, and ten fewer when it was full: the full one is
+ * shown, and the peak is as high as the other. */
+static void test_the_fullest_picture_of_a_plateau_is_as_high_as_the_peak(void **state)
+{
+    (void)state;
+    static const char maps[] = "10000000-12710000 rw-p 00000000 00:00 0 [heap]\n";
+    static const uint64_t runs[2][1][3] = {{{0x10000, 9990, 0}}, {{0x10000, 10000, 0}}};
+    struct recorded p = process_at(0, 7);
+    recorded_begin(&p, "7-0");
+    p.ns = 10 * MS;
+    recorded_alloc(&p, MT_EVENT_ALLOC, 0x10000000, 9000 * PAGE, 0);
+    for (uint64_t i = 0; i < 2; i++) {
+        p.ns = (20 + i * 20) * MS;
+        recorded_picture(&p, &(struct recorded_picture){.reason = MT_PICTURE_FALL,
+                                                        .resident_bytes = (9990 + i * 10) * PAGE,
+                                                        .maps = maps,
+                                                        .runs = runs[i],
+                                                        .n_runs = 1});
+        p.ns += 5 * MS;
+        if (i == 0)
+            recorded_free(&p, MT_EVENT_FREE, 0x10000000);
+    }
+    recorded_end(&p, 60 * MS);
+    struct mt_tally *tally = recorded_tally(MT_MOMENT_PEAK, 0);
+    assert_int_equal(tally->moment_ns, 20 * MS);
+    assert_int_equal(tally->places[0].total_resident_bytes, 10000 * PAGE);
+    assert_int_equal(resident_of(tally->places, MT_CATEGORY_RUNTIME, "heap blocks"), 9000 * PAGE);
+    assert_int_equal(tally->places[0].unattributed_bytes, 10 * PAGE);
+    assert_int_equal(tally->moments[0].bytes, 10000 * PAGE);
+    assert_false(tally->places[0].skew_known);
+    assert_true(tally->n_notes == 1 && strstr(tally->notes[0], "40 KiB more were resident"));
+    mt_tally_destroy(tally);
+}
+
+/* A picture of 9,900 pages, and after it a look at 10,000, of which there is none. */
+static void test_a_peak_without_a_picture_is_as_high_as_it_was_seen(void **state)
+{
+    (void)state;
+    static const char maps[] = "10000000-12710000 rw-p 00000000 00:00 0 [heap]\n";
+    static const uint64_t runs[][3] = {{0x10000, 9900, 0}};
+    struct recorded p = process_at(0, 7);
+    recorded_begin(&p, "7-0");
+    p.ns = 20 * MS;
+    recorded_picture(&p, &(struct recorded_picture){.reason = MT_PICTURE_FALL,
+                                                    .resident_bytes = 9900 * PAGE,
+                                                    .maps = maps,
+                                                    .runs = runs,
+                                                    .n_runs = 1});
+    look(&p, 40, 10000);
+    look(&p, 50, 100);
+    recorded_end(&p, 60 * MS);
+    struct mt_tally *tally = recorded_tally(MT_MOMENT_PEAK, 0);
+    assert_int_equal(tally->moment_ns, 40 * MS);
+    assert_int_equal(tally->places[0].total_resident_bytes, 10000 * PAGE);
+    mt_tally_destroy(tally);
+}
+
 static struct mt_tally *tally_of_category(enum mt_category category)
 {
     const struct mt_moment moment = {.kind = MT_MOMENT_CATEGORY_PEAK, .category = category};
@@ -442,6 +499,8 @@ int main(void)
         TEST(test_a_height_that_a_process_has_left_is_not_of_anothers_peak),
         TEST(test_of_a_plateau_the_fullest_moment_is_shown),
         TEST(test_a_fuller_heap_below_the_peak_is_not_the_peak),
+        TEST(test_the_fullest_picture_of_a_plateau_is_as_high_as_the_peak),
+        TEST(test_a_peak_without_a_picture_is_as_high_as_it_was_seen),
         TEST(test_each_category_has_its_own_peak),
         TEST(test_a_label_holds_for_the_scope_and_ends_with_its_block),
         TEST(test_a_label_ends_with_the_sampled_block_that_it_is_on),

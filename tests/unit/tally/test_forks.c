@@ -12,6 +12,7 @@ struct shown {
     uint64_t pages;
     uint64_t shared;
     uint64_t others;
+    int is_counted; /* how many it shares is known, and not with how many */
 };
 
 static void show(struct recorded *p, const struct shown *shown)
@@ -23,6 +24,8 @@ static void show(struct recorded *p, const struct shown *shown)
              "Rss: %d kB\nShared_Dirty: %d kB\nAnonymous: %d kB\nPss_Anon: %d kB\n",
              (int)(4 * shown->pages), (int)(4 * shown->shared), (int)(4 * shown->pages),
              (int)(4 * (shown->pages - shown->others)));
+    if (shown->is_counted)
+        snprintf(rollup, sizeof rollup, "Shared_Anon: %d kB\n", (int)(4 * shown->shared));
     p->ns = shown->ms * MS;
     recorded_picture(p, &(struct recorded_picture){.reason = MT_PICTURE_FALL,
                                                    .resident_bytes = shown->pages * PAGE,
@@ -86,6 +89,25 @@ static void test_what_is_counted_for_who_is_not_listed_is_there(void **state)
     process(8, 7, 20, 70, &(struct shown){51, 12000, 10000, 8000});
     process(9, 7, 20, 70, &(struct shown){52, 12000, 10000, 8000});
     assert_int_equal(pages_at(MT_MOMENT_TIME, 52), 14000);
+}
+
+/* Of large processes pages are counted, and not what the kernel gives each of those that share
+ * them: two have each a half, of more the first has all. */
+static void test_pages_that_were_counted_count_once_in_a_pair(void **state)
+{
+    (void)state;
+    process(7, 0, 0, 70, &(struct shown){50, 10000, 8001, 8001, 1});
+    process(8, 7, 20, 70, &(struct shown){51, 12000, 8001, 8001, 1});
+    assert_int_equal(pages_at(MT_MOMENT_TIME, 52), 10000 + 12000 - 8001);
+}
+
+static void test_pages_that_were_counted_count_once_in_a_family(void **state)
+{
+    (void)state;
+    process(7, 0, 0, 70, &(struct shown){50, 10000, 10000, 10000, 1});
+    process(8, 7, 20, 70, &(struct shown){51, 12000, 10000, 10000, 1});
+    process(9, 7, 20, 70, &(struct shown){52, 12000, 9000, 9000, 1});
+    assert_int_equal(pages_at(MT_MOMENT_TIME, 52), 10000 + 2000 + 3000);
 }
 
 /* The server has written all that it had since it forked, so that it shares next to nothing with
@@ -222,6 +244,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_a_picture_from_after_the_others_ended_says_nothing_of_shares),
         TEST(test_what_is_counted_for_who_is_not_listed_is_there),
+        TEST(test_pages_that_were_counted_count_once_in_a_pair),
+        TEST(test_pages_that_were_counted_count_once_in_a_family),
         TEST(test_what_the_parent_wrote_is_its_own),
         TEST(test_what_a_child_shares_with_its_own_child_is_not_its_parents),
         TEST(test_workers_without_their_parent_share_among_themselves),

@@ -4,6 +4,7 @@
 
 #include "blas.h"
 #include "pretend/cuda/library_take.h"
+#include "rehearse/account.h"
 
 int cublasCreate_v2(struct blas_handle **handle);
 int cublasDestroy_v2(struct blas_handle *handle);

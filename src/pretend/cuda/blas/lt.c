@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rehearse/account.h"
+
 #define ALGORITHM 1 /* the one's number */
 
 static const struct lt_attribute algorithm_attributes[] = {
@@ -24,10 +26,28 @@ struct capability {
     uint64_t value;
 };
 static const struct capability capabilities[] = {
-    {0, 4, 1},  {1, 4, 7},  {2, 4, 1},   {3, 4, 1},     {4, 4, 1},           {5, 4, 0},
-    {6, 4, 0},  {7, 4, 0},  {10, 4, 0},  {11, 4, 0x1f}, {12, 4, 0xffffffff}, {13, 4, 0},
-    {14, 4, 0}, {15, 8, 2}, {16, 4, 16}, {17, 4, 16},   {18, 4, 16},         {19, 4, 16},
-    {20, 4, 0}, {21, 4, 0}, {22, 4, 0},  {23, 4, 0},
+    {.number = 0, .bytes = 4, .value = 1},
+    {.number = 1, .bytes = 4, .value = 7},
+    {.number = 2, .bytes = 4, .value = 1},
+    {.number = 3, .bytes = 4, .value = 1},
+    {.number = 4, .bytes = 4, .value = 1},
+    {.number = 5, .bytes = 4},
+    {.number = 6, .bytes = 4},
+    {.number = 7, .bytes = 4},
+    {.number = 10, .bytes = 4},
+    {.number = 11, .bytes = 4, .value = 0x1f},
+    {.number = 12, .bytes = 4, .value = 0xffffffff},
+    {.number = 13, .bytes = 4},
+    {.number = 14, .bytes = 4},
+    {.number = 15, .bytes = 8, .value = 2},
+    {.number = 16, .bytes = 4, .value = 16},
+    {.number = 17, .bytes = 4, .value = 16},
+    {.number = 18, .bytes = 4, .value = 16},
+    {.number = 19, .bytes = 4, .value = 16},
+    {.number = 20, .bytes = 4},
+    {.number = 21, .bytes = 4},
+    {.number = 22, .bytes = 4},
+    {.number = 23, .bytes = 4},
 };
 
 static size_t cache_capacity = 8192;

@@ -7,6 +7,8 @@
 
 #include "blas.h"
 
+#include "rehearse/account.h"
+
 #define BATCHED_ARGUMENTS_MOST 9
 
 __attribute__((weak)) CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count,

@@ -125,11 +125,6 @@ CUdevice pretend_current_device(void);
 void pretend_lock(void);
 void pretend_unlock(void);
 
-/* Memory (memory.c). Takes memory of a device as cuMemAlloc does. Lock not held. */
-CUresult pretend_memory_take(CUdevice device, uint64_t bytes, enum mt_category category,
-                             const char *name, CUdeviceptr *pointer);
-CUresult pretend_memory_give(CUdeviceptr pointer);
-
 /* What pools keep beyond their release thresholds goes back: to be called where the program waits
  * for a stream, an event or a context (pools.c). Lock not held. */
 void pretend_pools_settle(void);

@@ -5,6 +5,7 @@
 
 #include "math.h"
 #include "pretend/cuda/call.h"
+#include "rehearse/account.h"
 
 enum { SUCCESS = 0, NOT_INITIALIZED = 1, ALLOC_FAILED = 2, INVALID_VALUE = 3 };
 

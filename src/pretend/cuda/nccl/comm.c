@@ -7,6 +7,7 @@
 
 #include "nccl.h"
 #include "pretend/cuda/library_take.h"
+#include "rehearse/account.h"
 
 CUresult cuCtxSetCurrent(CUcontext context);
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device);

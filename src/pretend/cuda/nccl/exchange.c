@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "nccl.h"
+#include "rehearse/account.h"
 
 #define WAIT_SECONDS 60
 

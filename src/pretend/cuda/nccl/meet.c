@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "nccl.h"
+#include "rehearse/account.h"
 
 #define TURNS_MOST   1024
 #define WAIT_SECONDS 120

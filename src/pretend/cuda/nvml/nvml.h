@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "pretend/cuda/pretend_cuda.h"
+#include "rehearse/account.h"
 
 enum nvml_result {
     NVML_SUCCESS = 0,

@@ -7,6 +7,7 @@
 
 #include "driver_calls.h"
 #include "pretend/cuda/pretend_cuda.h"
+#include "pretend/cuda/take.h"
 #include "rehearse/account.h"
 #include "runtime.h"
 

@@ -92,20 +92,33 @@ PRETEND_CALL CUresult cuGraphGetEdges(CUgraph graph, CUgraphNode *from, CUgraphN
     return cuGraphGetEdges_v2(graph, from, to, NULL, n);
 }
 
-PRETEND_CALL CUresult cuGraphNodeGetDependencies_v2(CUgraphNode handle, CUgraphNode *nodes,
-                                                    CUgraphEdgeData *edges, size_t *n)
+/* The nodes that `put_all` finds at a node, with their edges. */
+static CUresult neighbours(CUgraphNode handle, struct list list, size_t *n,
+                           void (*put_all)(const struct pretend_graph_node *node,
+                                           struct list *list))
 {
     CUresult result = CUDA_ERROR_INVALID_VALUE;
     pretend_lock();
-    struct pretend_graph_node *node = pretend_node_of(handle);
+    const struct pretend_graph_node *node = pretend_node_of(handle);
     if (node && n) {
-        struct list list = {nodes, NULL, edges, *n, 0};
-        for (size_t i = 0; i < node->before.n; i++)
-            put(&list, node->before.at[i].node, NULL, &node->before.at[i].data);
+        list.room = *n;
+        put_all(node, &list);
         result = told(&list, n);
     }
     pretend_unlock();
     return result;
+}
+
+static void put_dependencies(const struct pretend_graph_node *node, struct list *list)
+{
+    for (size_t i = 0; i < node->before.n; i++)
+        put(list, node->before.at[i].node, NULL, &node->before.at[i].data);
+}
+
+PRETEND_CALL CUresult cuGraphNodeGetDependencies_v2(CUgraphNode handle, CUgraphNode *nodes,
+                                                    CUgraphEdgeData *edges, size_t *n)
+{
+    return neighbours(handle, (struct list){.nodes = nodes, .edges = edges}, n, put_dependencies);
 }
 
 PRETEND_CALL CUresult cuGraphNodeGetDependencies(CUgraphNode node, CUgraphNode *nodes, size_t *n)
@@ -126,16 +139,7 @@ static void put_followers(const struct pretend_graph_node *node, struct list *li
 PRETEND_CALL CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode handle, CUgraphNode *nodes,
                                                       CUgraphEdgeData *edges, size_t *n)
 {
-    CUresult result = CUDA_ERROR_INVALID_VALUE;
-    pretend_lock();
-    struct pretend_graph_node *node = pretend_node_of(handle);
-    if (node && n) {
-        struct list list = {nodes, NULL, edges, *n, 0};
-        put_followers(node, &list);
-        result = told(&list, n);
-    }
-    pretend_unlock();
-    return result;
+    return neighbours(handle, (struct list){.nodes = nodes, .edges = edges}, n, put_followers);
 }
 
 PRETEND_CALL CUresult cuGraphNodeGetDependentNodes(CUgraphNode node, CUgraphNode *nodes, size_t *n)

@@ -2,6 +2,7 @@
 /* Linear memory of devices: cuMemAlloc and its kin. */
 #include "memory.h"
 
+#include "pretend/cuda/take.h"
 #include "rehearse/account_write.h"
 
 #define PITCH_BYTES 512u

@@ -10,6 +10,8 @@
 
 #include <sys/types.h>
 
+#include <memtally/category.h>
+
 #include "pretend/cuda/abi/driver_memory.h"
 #include "pretend/cuda/driver/world.h"
 
@@ -141,7 +143,12 @@ static inline uint64_t pretend_round_up(uint64_t bytes, uint64_t to)
     return (bytes + to - 1) / to * to;
 }
 
-/* Linear memory (memory.c), lock held. */
+/* Linear memory (memory.c). Takes memory of a device as cuMemAlloc does. Lock not held. */
+CUresult pretend_memory_take(CUdevice device, uint64_t bytes, enum mt_category category,
+                             const char *name, CUdeviceptr *pointer);
+CUresult pretend_memory_give(CUdeviceptr pointer);
+
+/* The same, lock held. */
 CUresult pretend_linear_take(int device, uint64_t bytes, enum mt_category category,
                              const char *name, CUdeviceptr *pointer);
 

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "pretend/cuda/abi/driver_calls.h"
+#include "pretend/cuda/driver/memory/memory.h"
 
 #define GLOBAL_BYTES 65536u /* of a variable whose size only the image knows */
 #define LAZY_LOADING 2
