@@ -327,6 +327,8 @@ uint64_t mt_budget_rotations(const struct mt_predict_input *in)
         width = d->layers[i].key_size > width ? d->layers[i].key_size : width;
     int two = mt_is_of_lineage(d->architecture, MT_LINEAGE_GEMMA3) ||
               mt_is_of_lineage(d->architecture, MT_LINEAGE_GEMMA4);
+    if (mt_is_of_lineage(d->architecture, MT_LINEAGE_NEMOTRON_H)) /* states say where a token is */
+        return 0;
     return mt_mul(mt_mul(d->context_length, width), two ? 2 : 1);
 }
 

@@ -25,6 +25,7 @@ struct rank {
     struct mt_budget_rank budget; /* first */
     struct cell cell;
     uint64_t rope_bytes;
+    uint64_t anew_bytes; /* of experts that are laid out anew when they are loaded */
 };
 
 static const struct cell *cell_of(const struct mt_budget_rank *rank)
@@ -105,6 +106,7 @@ static struct cell make_cell(const struct mt_predict_input *in, const struct mt_
     uint64_t parallel = in->settings->tensor_parallel;
     uint64_t conv = mt_engine_number(in->engine, "recurrent_state.conv", 2);
     uint64_t state = mt_engine_number(in->engine, "recurrent_state.element", 4);
+    int has_two = mt_engine_has(in->engine, "kv_cache.window.models", in->d->architecture);
     struct cell cell = {0};
     for (uint64_t i = stage->first; i < stage->end && i < in->d->n_layers; i++) {
         const struct mt_model_layer *layer = &in->d->layers[i];
@@ -113,8 +115,9 @@ static struct cell make_cell(const struct mt_predict_input *in, const struct mt_
         if (layer->cache_layer != i)
             continue;
         uint64_t bytes = mt_torch_token_bytes(layer, &type, parallel);
-        int is_short = layer->window && (layer->attention == MT_ATTENTION_SLIDING ||
-                                         layer->attention == MT_ATTENTION_CHUNKED);
+        int is_short =
+            has_two && layer->window &&
+            (layer->attention == MT_ATTENTION_SLIDING || layer->attention == MT_ATTENTION_CHUNKED);
         uint64_t *sum = is_short ? &cell.window : &cell.full;
         *sum = mt_add(*sum, bytes);
     }
@@ -197,13 +200,17 @@ static void make_rank(const struct mt_predict_input *in, struct mt_budget_rank *
     const struct mt_torch_weights *w = &rank->weights;
     uint64_t rope = mt_mul(mt_budget_rotations(in), mt_engine_number(in->engine, "rope_cache", 4));
     uint64_t tensors = w->bytes + w->rounding_bytes + rope;
+    uint64_t anew = mt_scale(w->mxfp4_bytes, mt_engine_real(in->engine, "weights.mxfp4", 0));
+    uint64_t loose = mt_engine_number(in->engine, "weights.loose", 0);
+    struct mt_budget_part weights = {MT_BUDGET_WITHIN, tensors + anew, tensors,
+                                     tensors + 2 * anew + loose};
     uint64_t activations = activation_bytes(in, &rank->stage);
     double graph = mt_engine_real(in->engine, "reserve.graph", 2) * (double)MT_MIB;
     uint64_t bytes = in->settings->eager ? 0 : mt_scale(in->settings->sequences, graph);
     struct mt_budget_part graphs = {MT_BUDGET_BESIDE, bytes, bytes / 4, mt_mul(bytes, 2)};
     mt_budget_graphs_part(in, &rank->stage, &graphs);
     mt_budget_add(rank, (struct mt_budget_part){.stand = MT_BUDGET_BEFORE}); /* by the device */
-    mt_budget_add(rank, (struct mt_budget_part){MT_BUDGET_WITHIN, tensors, tensors, tensors});
+    mt_budget_add(rank, weights);
     mt_budget_add(rank, (struct mt_budget_part){MT_BUDGET_WITHIN, w->encoder_bytes,
                                                 w->encoder_low_bytes, w->encoder_high_bytes});
     mt_budget_add(rank, (struct mt_budget_part){MT_BUDGET_BESIDE, activations, activations / 2,
@@ -212,6 +219,7 @@ static void make_rank(const struct mt_predict_input *in, struct mt_budget_rank *
     mt_budget_add(rank, communicators_of(in));
     ((struct rank *)rank)->cell = make_cell(in, &rank->stage);
     ((struct rank *)rank)->rope_bytes = rope;
+    ((struct rank *)rank)->anew_bytes = anew;
 }
 
 static void place_rank(const struct mt_predict_input *in, struct mt_budget_rank *rank)
@@ -277,11 +285,15 @@ static void write_bounded(struct mt_sheet *sheet, const struct mt_budget_rank *r
 static void write_rank(const struct mt_predict_input *in, const struct mt_budget_rank *rank,
                        const struct mt_budget_units *tokens, struct mt_sheet *sheet)
 {
+    const struct rank *own = (const struct rank *)rank;
     add(sheet, rank, MT_CATEGORY_WEIGHTS, "tensors", "weights", rank->weights.bytes,
         MT_PROVENANCE_READ, "the rank's part of each tensor");
     add(sheet, rank, MT_CATEGORY_WEIGHTS, "rounded blocks", "blocks", rank->weights.rounding_bytes,
         MT_PROVENANCE_DERIVED, "whole 2 MiB of PyTorch's allocator, for tensors from 10 MiB on");
-    mt_budget_write_rotations(((const struct rank *)rank)->rope_bytes, rank->device, sheet);
+    mt_budget_write_rotations(own->rope_bytes, rank->device, sheet);
+    if (own->anew_bytes)
+        add(sheet, rank, MT_CATEGORY_WEIGHTS, "MXFP4 layout", "weights.mxfp4", own->anew_bytes,
+            MT_PROVENANCE_INFERRED, "what is left free between experts that are laid out anew");
     mt_torch_write_encoders(&rank->weights, rank->device, sheet);
     write_cache(in, rank, tokens->n, sheet);
     write_bounded(sheet, rank, ACTIVATIONS, MT_CATEGORY_ACTIVATIONS, "a chunk's forward pass",

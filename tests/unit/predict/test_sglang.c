@@ -82,8 +82,14 @@ static void test_windowed_layers_have_a_pool_of_their_own(void **state)
             made.layers[i].window = 1024;
         }
     uint64_t device = 80 * MADE_GIB;
+    made.model.description.architecture = "gpt-oss";
     struct mt_estimate *result = on_device("sglang@0.5.5", &device);
     uint64_t tokens = (uint64_t)result->pool.pool_bytes * 10 / (80 * 4096 + 8 * 24 * 4096);
+    assert_in_range(result->pool.pool_tokens, tokens - 2, tokens + 2);
+    mt_estimate_destroy(result);
+    made.model.description.architecture = "gemma2"; /* of which SGLang has one pool of all layers */
+    result = on_device("sglang@0.5.5", &device);
+    tokens = (uint64_t)result->pool.pool_bytes / (32 * 4096);
     assert_in_range(result->pool.pool_tokens, tokens - 2, tokens + 2);
     mt_estimate_destroy(result);
 }
