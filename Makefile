@@ -163,6 +163,9 @@ attached-matrix: all ## attach to llama-server, node, PyTorch and Go in and out 
 budget-stress: all ## holders of reservations killed at 1,000 random moments (half a minute)
 	@build/tests/unit/test_budget 1000
 
+schedule-proof: all ## made schedules above 1.10 of our own bound, against an exact solver's (8 minutes; pip install ortools); PYTHON=
+	@$(or $(PYTHON),python3) tests/budget/schedule_proof.py build/tests/unit/test_schedule
+
 pool-stress: all ## ten million random steps of a pool against a plain model of it (a minute); STEPS=10000000
 	@build/tests/unit/test_pool $(or $(STEPS),10000000)
 

@@ -71,9 +71,22 @@ struct search {
     const struct mt_host_os *os;
     const char *name;
     struct mt_container *container;
+    uint64_t start_ticks; /* of the process that was found */
 };
 
-/* Of the processes in it the first has the least number, but where numbers began anew. */
+/* Of its processes the first is that which began first; numbers may have begun anew since. */
+static int is_earlier(struct search *search, int pid)
+{
+    struct mt_process seen;
+    if (mt_process_read(search->os, pid, &seen, NULL) < 0)
+        return 0;
+    int is_first = !search->container->pid || seen.start_ticks < search->start_ticks ||
+                   (seen.start_ticks == search->start_ticks && pid < search->container->pid);
+    if (is_first)
+        search->start_ticks = seen.start_ticks;
+    return is_first;
+}
+
 static int look(void *context, const char *entry)
 {
     struct search *search = context;
@@ -88,8 +101,7 @@ static int look(void *context, const char *entry)
     snprintf(path, sizeof path, "/proc/%ld/cgroup", pid);
     long n = search->os->read_file(search->os->context, path, text, sizeof text);
     if (n <= 0 || !mt_container_of_group(text, (size_t)n, id, engine) ||
-        strncmp(id, search->name, strlen(search->name)) != 0 ||
-        (container->pid && container->pid < pid))
+        strncmp(id, search->name, strlen(search->name)) != 0 || !is_earlier(search, (int)pid))
         return 0;
     container->pid = (int)pid;
     snprintf(container->id, sizeof container->id, "%s", id);
@@ -100,7 +112,7 @@ static int look(void *context, const char *entry)
 int mt_container_find_group(const char *name, struct mt_container *container)
 {
     struct mt_host_os os;
-    struct search search = {&os, name, container};
+    struct search search = {&os, name, container, 0};
     size_t length = strlen(name);
     if (length < LEAST_ID || length > DIGITS || strspn(name, "0123456789abcdef") != length)
         return 0;

@@ -138,7 +138,9 @@ void *memtally_decide_syscall(long number, unsigned long a, unsigned long b, uns
     int is_known = real_ready() && memtally_real.syscall;
     if (UNLIKELY(number == SYS_seccomp || number == SYS_prctl))
         look_at_call(number, a, b, c);
-    if (is_known)
+    if (UNLIKELY(is_fork(number, a, b)))
+        plain = fork_by_call;
+    if (is_known && plain == plain_syscall)
         __builtin_memcpy(&jump, &memtally_real.syscall, sizeof jump);
     else
         __builtin_memcpy(&jump, &plain, sizeof jump);

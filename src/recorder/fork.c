@@ -5,10 +5,14 @@
  * place of its parent's blocks, and is forgotten then. */
 #include "recorder/recorder.h"
 
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
 
+#include "recorder/real.h"
 #include "recorder/sys.h"
 
 static struct thread *interrupted(void)
@@ -85,4 +89,47 @@ void forget_parent(void)
         MT_SYS2(SYS_munmap, thread->writer.run, run_bytes(&thread->writer));
     memset(thread, 0, sizeof *thread);
     memset(process, 0, sizeof *process);
+}
+
+static long after(long pid)
+{
+    if (pid == 0)
+        after_fork_in_child();
+    else
+        after_fork();
+    return pid;
+}
+
+static pid_t result_of(long pid)
+{
+    if (pid < 0)
+        errno = (int)-pid;
+    return pid < 0 ? -1 : (pid_t)pid;
+}
+
+EXPORTED pid_t _Fork(void);
+
+/* A fork that calls none of the handlers that libc's fork() calls. */
+pid_t _Fork(void)
+{
+    int has_real = real_ready() && memtally_real._Fork;
+    before_fork();
+    return (pid_t)after(has_real ? memtally_real._Fork()
+                                 : result_of(MT_SYS6(SYS_clone, SIGCHLD, 0, 0, 0, 0, 0)));
+}
+
+/* A child that has a copy of its parent's memory and goes on upon the same stack. */
+int is_fork(long number, unsigned long flags, unsigned long stack)
+{
+#if defined(SYS_fork)
+    if (number == SYS_fork)
+        return 1;
+#endif
+    return number == SYS_clone && !stack && !(flags & (CLONE_VM | CLONE_VFORK));
+}
+
+long fork_by_call(long number, long a, long b, long c, long d, long e, long f)
+{
+    before_fork();
+    return result_of(after(mt_sys(number, a, b, c, d, e, f)));
 }

@@ -228,6 +228,8 @@ HIDDEN void write_self(struct thread *thread, const void *address, size_t length
 HIDDEN void before_fork(void);
 HIDDEN void after_fork(void);
 HIDDEN void after_fork_in_child(void);
+HIDDEN int is_fork(long number, unsigned long flags, unsigned long stack);
+HIDDEN long fork_by_call(long number, long a, long b, long c, long d, long e, long f);
 HIDDEN void forget_parent(void);
 
 /* foresee.c: called by the loader's own end alone, since it asks the loader. */
@@ -239,8 +241,9 @@ HIDDEN int has_more_filters(uint32_t given);
 /* refuse.c: Valgrind or a sanitizer has the program's memory in hand. */
 HIDDEN int is_watched_by_another(void);
 
-/* thread.c: thread_start() returns with the guard set for `frame`, or NULL without it. */
-HIDDEN struct thread *thread_start(const void *frame);
+/* thread.c: thread_start() is called with the guard set; where it returns NULL, it is set no more.
+ */
+HIDDEN struct thread *thread_start(void);
 HIDDEN void thread_give_back(void);
 HIDDEN int thread_make_key(void);
 /* Says what both clocks show. A process that is killed has its ticks turned into time by the last
@@ -257,18 +260,19 @@ HIDDEN uint32_t thread_name(struct thread *thread, const char *text);
 HIDDEN int guard_was_left(const void *frame);
 
 /* Begins recording an event: the calling thread's state with the guard set, or NULL where nothing
- * is to be recorded. */
+ * is to be recorded. The guard comes first: a handler that forks tells by it that the state is in
+ * use. */
 static inline __attribute__((always_inline)) struct thread *enter(void)
 {
     struct tls *tls = &memtally_tls;
     const void *frame = __builtin_frame_address(0);
     if (UNLIKELY(tls->busy) && !guard_was_left(frame))
         return NULL;
-    struct thread *thread = tls->thread;
-    if (UNLIKELY(!thread || !thread->alive))
-        return thread_start(frame);
     tls->busy = (uintptr_t)frame;
     KEEP_ORDER();
+    struct thread *thread = tls->thread;
+    if (UNLIKELY(!thread || !thread->alive))
+        return thread_start();
     return thread;
 }
 

@@ -329,10 +329,9 @@ int guard_was_left(const void *frame)
     return 1;
 }
 
-struct thread *thread_start(const void *frame)
+static struct thread *begin_or_borrow(struct tls *tls)
 {
     struct recorder *recorder = &memtally_recorder;
-    struct tls *tls = &memtally_tls;
     uint32_t state = __atomic_load_n(&recorder->state, __ATOMIC_ACQUIRE);
     if (state == OFF || (state == STARTED && recorder->process->alive == PROCESS_GAVE_UP))
         return NULL;
@@ -341,12 +340,17 @@ struct thread *thread_start(const void *frame)
             __atomic_fetch_add(&recorder->process->file.header->events_lost, 1, __ATOMIC_RELAXED);
         return NULL;
     }
+    if (state != STARTED && !recorder_start(NULL))
+        return NULL;
+    return tls->ended ? borrow(tls) : begin_own(tls);
+}
+
+/* The guard is set. */
+struct thread *thread_start(void)
+{
+    struct tls *tls = &memtally_tls;
     int saved_errno = errno;
-    tls->busy = (uintptr_t)frame;
-    KEEP_ORDER();
-    struct thread *thread = NULL;
-    if (state == STARTED || recorder_start(NULL))
-        thread = tls->ended ? borrow(tls) : begin_own(tls);
+    struct thread *thread = begin_or_borrow(tls);
     if (!thread) {
         KEEP_ORDER();
         tls->busy = 0;

@@ -301,13 +301,14 @@ static void *map_run(struct mt_writer *writer)
         return NULL;
     uint32_t n = length_of_run(writer);
     uint8_t *run = file->is_cut_off ? NULL : map_next(file, n);
-    file->os->unlock(&file->claiming, &signals);
     if (run) {
         __atomic_fetch_add(&file->n_runs, 1, __ATOMIC_RELAXED);
         writer->run = run;
         writer->run_next = run + MT_BLOCK_BYTES;
         writer->run_end = run + (size_t)n * MT_BLOCK_BYTES;
     }
+    __atomic_signal_fence(__ATOMIC_SEQ_CST); /* a handler that comes with the unlocking may fork */
+    file->os->unlock(&file->claiming, &signals);
     return run;
 }
 

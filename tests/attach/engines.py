@@ -70,9 +70,10 @@ def child_of(pid):
 
 
 def options_of(words, folder):
-    """Of this machine's files the container has what the server needs, and it is preloaded as all of the rehearsal is."""
+    """Of this machine's files the container has what the server needs, and it is preloaded as all of the rehearsal is, which knows processes
+    by the machine's numbers."""
     base = subprocess.run([words[0], "-c", "import sys; print(sys.prefix, sys.base_prefix)"], capture_output=True, text=True, check=True).stdout.split()
-    options = ["--network", "none", "--shm-size", "1g", "--env-host", "-v", f"{tempfile.gettempdir()}:{tempfile.gettempdir()}"]
+    options = ["--network", "none", "--pid", "host", "--shm-size", "1g", "--env-host", "-v", f"{tempfile.gettempdir()}:{tempfile.gettempdir()}"]
     for path in [*(path for path in SYSTEM if os.path.exists(path)), *base, os.environ["BUILD_DIR"], ROOT]:
         if not path.startswith(tempfile.gettempdir()):
             options += ["-v", f"{path}:{path}:ro"]

@@ -116,10 +116,10 @@ class Engine:
         self.containers = []
         self.service = None
 
-    def call(self, *words, check=True, **settings):
+    def call(self, *words, check=True, timeout=PATIENCE_S, **settings):
         # Where memory runs out conmon leaves a file in the folder that it stands in.
         done = subprocess.run([*self.words, *words], capture_output=True, env=self.environment, cwd=self.folder, check=False,
-                              timeout=PATIENCE_S, **settings)
+                              timeout=timeout, **settings)
         assert not check or done.returncode == 0, done
         return done
 
@@ -167,10 +167,17 @@ class Engine:
         inspected = self.inspect(name)
         return self.files(name), self.processes(name), environment_of(self.pid(name)), inspected["Config"]["Env"], inspected["Mounts"]
 
+    def export(self, name):
+        """Podman 4.3 may wait for ever while it cleans up behind a container that has just ended."""
+        for _ in range(PATIENCE_S // 10):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return self.call("export", name, timeout=10).stdout
+        raise AssertionError(f"{name} cannot be exported")
+
     def exported(self, name):
         """The files of a container, which may have ended, by the engine's own word; the engine's own are left out."""
         files = {}
-        with tarfile.open(fileobj=io.BytesIO(self.call("export", name).stdout)) as tar:
+        with tarfile.open(fileobj=io.BytesIO(self.export(name))) as tar:
             for one in tar:
                 path = one.name.removeprefix("./").rstrip("/")
                 if path.split("/")[0] not in ("proc", "sys", "dev", "etc", "run"):
@@ -241,6 +248,13 @@ class Docker(Engine):
                 reason = last_line(output.read())
             shutil.rmtree(self.folder, ignore_errors=True)
             raise tap.Skip(f"Docker's daemon cannot run here: {reason}")
+
+    def end_monitors(self):
+        """What the daemon mounts for the machine's own network stays."""
+        with open("/proc/self/mounts", encoding="utf-8") as file:
+            below = [line.split()[1] for line in file if line.split()[1].startswith(self.folder + "/")]
+        for path in reversed(below):
+            subprocess.run(["umount", path], check=False, stderr=subprocess.DEVNULL)
 
 
 class Containerd:

@@ -267,4 +267,7 @@ def test_another_machine_is_not_asked():
 
 
 if __name__ == "__main__":
-    tap.main(globals())
+    try:
+        tap.main(globals())
+    finally:
+        shutil.rmtree(FOLDER)

@@ -5,10 +5,8 @@
 import json
 import os
 import re
-import select
 import subprocess
 import tempfile
-import time
 
 import engine
 import memtally
@@ -31,15 +29,8 @@ def server_log(path, *flags):
     """What llama-server prints until it listens; the buffers of a dry run before are cut off."""
     command = [engine.llama_cpp("llama-server"), "-m", path, "--no-warmup", "--port", "0", "-t", "1", "-fit", "off", "-v", *flags]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    text = b""
-    until = time.monotonic() + 60
     try:
-        while b"listening" not in text and time.monotonic() < until:
-            if select.select([server.stdout], [], [], 1)[0]:
-                piece = os.read(server.stdout.fileno(), 65536)
-                if not piece:
-                    break
-                text += piece
+        text = engine.listening(server)
     finally:
         server.kill()
         server.wait()

@@ -4,7 +4,6 @@
 
 import json
 import os
-import select
 import signal
 import subprocess
 import tempfile
@@ -83,13 +82,7 @@ def run_bench(name, path, least, *flags):
 def serve_a_second(folder, command):
     server = subprocess.Popen([memtally.program(), "run", *memtally.PICTURES, "-o", folder, "--", *command],
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    text, until = b"", time.monotonic() + 120
-    while b"listening" not in text and time.monotonic() < until:
-        if select.select([server.stdout], [], [], 1)[0]:
-            piece = os.read(server.stdout.fileno(), 65536)
-            if not piece:
-                break
-            text += piece
+    text = engine.listening(server, 120)
     time.sleep(1)  # a server that is told to end before its loop has begun does not
     server.send_signal(signal.SIGTERM)
     try:

@@ -5,10 +5,8 @@
 import glob
 import json
 import os
-import select
 import subprocess
 import tempfile
-import time
 
 import engine
 import memtally
@@ -123,14 +121,7 @@ def assert_serves(path, *flags):
     command = [engine.llama_cpp("llama-server"), "-m", path, "--no-warmup", "--port", "0", "-t", "1", "-ngl", "0",
                "-c", "512", "-fit", "off", *flags]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as server:
-        text = b""
-        until = time.monotonic() + 60
-        while b"listening" not in text and time.monotonic() < until:
-            if select.select([server.stdout], [], [], 1)[0]:
-                piece = os.read(server.stdout.fileno(), 65536)
-                if not piece:
-                    break
-                text += piece
+        text = engine.listening(server)
         server.kill()
     assert b"listening" in text, text[-2000:].decode(errors="replace")
 

@@ -8,6 +8,7 @@ and which call stack it is. The watcher's clock runs faster, the program's as al
 The program says by its own labels and functions what is to be found. Nothing is bound to a time: each test reads on until the
 alarm has come."""
 
+import ctypes
 import json
 import os
 import re
@@ -80,6 +81,65 @@ def test_a_monitor_says_what_leaks_in_a_recorded_program():
     assert alarm["leak"] in ("fast", "slow"), alarm
     assert alarm["full_s"] > 0, alarm
     check_growth(told[-1])
+
+
+class Row(ctypes.Structure):
+    """struct mt_grown_row."""
+
+    _fields_ = [("place", ctypes.c_char_p), ("category", ctypes.c_int), ("before", ctypes.c_uint64), ("after", ctypes.c_uint64)]
+
+
+class Entry(ctypes.Structure):
+    """struct mt_stack_entry."""
+
+    _fields_ = [("bytes", ctypes.c_uint64), ("count", ctypes.c_uint64), ("complete", ctypes.c_int), ("n_frames", ctypes.c_size_t),
+                ("frames", ctypes.POINTER(ctypes.c_char_p)), ("place", ctypes.c_char_p)]  # fmt: skip
+
+
+class Stacks(ctypes.Structure):
+    """struct mt_stack_list."""
+
+    _fields_ = [("interval", ctypes.c_uint64), ("n", ctypes.c_size_t), ("entries", ctypes.POINTER(Entry))]
+
+
+class Growth(ctypes.Structure):
+    """struct mt_recording_growth."""
+
+    _fields_ = [("from_ns", ctypes.c_uint64), ("until_ns", ctypes.c_uint64), ("n_rows", ctypes.c_size_t),
+                ("rows", ctypes.POINTER(Row)), ("stacks", ctypes.POINTER(Stacks))]  # fmt: skip
+
+
+def grown(folder, span_ns):
+    """Of the library: when, {what: how much more}, and {the innermost function: how much more}."""
+    library = ctypes.CDLL(os.environ["LIBRARY"])
+    library.mt_category_name.restype = ctypes.c_char_p
+    recording, growth = ctypes.c_void_p(), ctypes.POINTER(Growth)()
+    assert library.mt_recording_open(folder.encode(), ctypes.byref(recording), None) == 0
+    arguments = [recording, ctypes.c_uint64(span_ns), ctypes.c_uint64(2**64 - 1), ctypes.c_size_t(0)]
+    assert library.mt_recording_grown(*arguments, ctypes.byref(growth), None) == 0
+    found = growth.contents
+    rows = {library.mt_category_name(row.category).decode(): row.after - row.before for row in found.rows[: found.n_rows] if row.category}
+    entries = found.stacks.contents.entries[: found.stacks.contents.n]
+    stacks = {entry.frames[0].decode(): entry.bytes for entry in entries}
+    span = (found.from_ns, found.until_ns)
+    library.mt_recording_growth_destroy(growth)
+    library.mt_recording_close(recording)
+    return span, rows, stacks
+
+
+def test_what_was_there_before_the_span_did_not_grow():
+    with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
+        words = [MEMTALLY, "run", "--quiet", "-o", f"{folder}/rec", "--", LEAKER, "30", "24"]
+        assert subprocess.run(words, stdout=subprocess.DEVNULL, check=False, timeout=300).returncode == 0
+        (begin, end), rows, stacks = grown(f"{folder}/rec", 2**62)
+        # 96 pieces of a quarter of a MiB, and 4 MiB from the start.
+        assert (stacks["forget_to_give_back"], stacks["main"]) == (24 << 20, 4 << 20), stacks
+        (later, last), late_rows, late_stacks = grown(f"{folder}/rec", (end - begin) // 2)
+        assert last == end and later > begin, (begin, later, end)
+        assert "main" not in late_stacks, late_stacks
+        assert 0 < late_stacks["forget_to_give_back"] < 24 << 20, late_stacks
+        assert 0 < late_rows["kv_cache"] < rows["kv_cache"], (late_rows, rows)
+        assert abs(late_rows["kv_cache"] - late_stacks["forget_to_give_back"]) <= 1 << 20, (late_rows, late_stacks)
 
 
 def test_a_program_that_is_not_recorded_has_the_alarm_alone():

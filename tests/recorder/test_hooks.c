@@ -8,8 +8,8 @@
 /* Those that leave no event. */
 static int tested_elsewhere(const char *name)
 {
-    return strcmp(name, "_exit") == 0 || strcmp(name, "_Exit") == 0 || strcmp(name, "pipe2") == 0 ||
-           strcmp(name, "prctl") == 0;
+    return strcmp(name, "_exit") == 0 || strcmp(name, "_Fork") == 0 || strcmp(name, "_Exit") == 0 ||
+           strcmp(name, "pipe2") == 0 || strcmp(name, "prctl") == 0;
 }
 
 static void hook_is_recorded(const char *name)

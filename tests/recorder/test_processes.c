@@ -112,10 +112,10 @@ static void test_children_of_vfork_do_not_end_their_parent(void **state)
 }
 
 /* What follows is recorded to the end, with a picture, though frames of the recorder were left. */
-static void goes_on_after(const char *command)
+static void goes_on_after_it(const char *command, const char *manner)
 {
     const struct how how = {.depth = DEPTH_FULL};
-    struct ran *ran = RUN(&how, CHILD, command);
+    struct ran *ran = RUN(&how, CHILD, command, manner);
     assert_true(exited(ran, 0));
     assert_string_equal(ran->err, "");
     const struct mt_record_file *file = file_of(ran, ran->pid);
@@ -125,6 +125,11 @@ static void goes_on_after(const char *command)
     assert_true(file->header.end_ticks > ticks_of_block(file, AFTER));
     assert_true(file->header.pictures_taken > 0);
     ran_free(ran);
+}
+
+static void goes_on_after(const char *command)
+{
+    goes_on_after_it(command, NULL);
 }
 
 static void test_children_of_vfork_that_are_killed_stop_no_recording(void **state)
@@ -149,6 +154,13 @@ static void test_a_child_that_goes_on_with_what_was_interrupted_is_unharmed(void
 {
     (void)state;
     goes_on_after("forks_within");
+}
+
+static void test_a_child_that_no_handler_of_forks_sees_is_unharmed_too(void **state)
+{
+    (void)state;
+    goes_on_after_it("forks_within", "_Fork");
+    goes_on_after_it("forks_within", "call");
 }
 
 static void test_a_spawned_program_is_recorded(void **state)
@@ -282,6 +294,7 @@ int main(void)
         cmocka_unit_test(test_a_handler_that_leaves_the_recorder_stops_no_recording),
         cmocka_unit_test(test_a_handler_with_a_stack_above_interrupts_nothing),
         cmocka_unit_test(test_a_child_that_goes_on_with_what_was_interrupted_is_unharmed),
+        cmocka_unit_test(test_a_child_that_no_handler_of_forks_sees_is_unharmed_too),
         cmocka_unit_test(test_a_spawned_program_is_recorded),
         cmocka_unit_test(test_exec_goes_on_in_a_file_with_the_next_number),
         cmocka_unit_test(test_a_forked_child_has_no_block_of_its_parent),

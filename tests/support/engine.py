@@ -5,6 +5,8 @@ import functools
 import glob
 import json
 import os
+import select
+import time
 
 import memtally
 import tap
@@ -15,6 +17,18 @@ def _folder(variable):
     if not value:
         raise AssertionError(f"{variable} is not set; run the engine tests by make test")
     return value
+
+
+def listening(server, seconds=60):
+    """What a server writes until it says that it is listening, or ends, or so much time is over."""
+    text, until = b"", time.monotonic() + seconds
+    while b"listening" not in text and time.monotonic() < until:
+        if select.select([server.stdout], [], [], 1)[0]:
+            piece = os.read(server.stdout.fileno(), 65536)
+            if not piece:
+                break
+            text += piece
+    return text
 
 
 def node():

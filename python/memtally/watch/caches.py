@@ -46,7 +46,8 @@ class Caches:
         self.tell_anew = tell_anew
         self.caches = {}  # id: weak reference
         self.known = {}  # id of a tensor of a device: weak reference
-        self.plain = {int, float, str, bool, type(None), torch.dtype, torch.device, torch.Size}  # what holds no tensor
+        kinds = (getattr(torch, name, None) for name in ("dtype", "device", "Size"))
+        self.plain = {int, float, str, bool, type(None), *kinds}  # what holds no tensor
 
     def wrap(self, module):
         for name, kind in list(vars(module).items()):

@@ -18,6 +18,7 @@ class Counts:
     def __init__(self, torch):
         self.torch = torch
         self.recorder = frames.recorder
+        self.is_cuda_there = torch.cuda.is_initialized
         self.sees_host = hasattr(self.recorder, "heap")
         self._unlock()
         os.register_at_fork(after_in_child=self._unlock)
@@ -65,7 +66,7 @@ class Counts:
         if self.sees_host:
             most["host"] = self.recorder.highest(0)
             now["host"] = self.recorder.heap(0)
-        if self.ask and self.torch.cuda.is_initialized():
+        if self.ask and self.is_cuda_there():
             with self.lock:
                 for device in range(self.torch._C._cuda_getDeviceCount()):
                     self._read_device(device, now, most)

@@ -203,7 +203,7 @@ class Layers:
             return
         self._look()
         state = record.open.pop(which)
-        self._close(record, state)
+        self._close(state)
         before, most = state
         taken = {"host": 0, "device": 0}
         for place, value in most.items():
@@ -216,9 +216,13 @@ class Layers:
                 if value > known[place]:
                     known[place] = value
 
-    def _close(self, record, state):
+    def _close(self, state):
         """Most often what was opened last."""
-        at = next((i for i in reversed(range(len(self.states))) if self.states[i] is state), None)
+        if self.states and self.states[-1] is state:
+            self.states.pop()
+            self.active.pop()
+            return
+        at = next((i for i, one in enumerate(self.states) if one is state), None)
         if at is not None:
             del self.states[at], self.active[at]
 
@@ -236,7 +240,7 @@ class Layers:
             self.calls.pop()
         elif record in self.calls:
             del self.calls[self.calls.index(record):]
-        for tensor in _tensors(result):
+        for tensor in (result,) if type(result) is self.torch.Tensor else _tensors(result):
             self._when_reached(tensor, self._begin, record)
         if not self.calls and time.monotonic() > self.next_write:
             self.write()

@@ -124,10 +124,12 @@ static void put_held_then(const struct mt_rehearsed *rehearsal, const struct cli
         cli_table_fact(terminal, out, "asked by", "%s", rehearsal->stack);
 }
 
-/* The last of the last words. */
+/* The last lines of the last words. */
 static const char *tail_of(const char *words)
 {
     const char *at = words + strlen(words);
+    if (at > words && at[-1] == '\n')
+        at--;
     for (int n = 0; at > words; at--)
         if (at[-1] == '\n' && ++n == WORDS_SHOWN)
             break;

@@ -28,17 +28,31 @@ static uint64_t larger(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-static size_t gather(const struct mt_rehearsed *rehearsal, struct alike alike[SHOWN])
+/* What there is beyond what is shown. */
+static void put_more(size_t n, const char *of_what, const struct cli_terminal *terminal,
+                     struct mt_strbuf *out)
+{
+    if (n)
+        cli_table_fact(terminal, out, "", "and %zu more %s%s; --json has them all", n, of_what,
+                       n == 1 ? "" : "s");
+}
+
+/* Phases that find no room are counted in *n_left. */
+static size_t gather(const struct mt_rehearsed *rehearsal, struct alike alike[SHOWN],
+                     size_t *n_left)
 {
     size_t n = 0;
+    *n_left = 0;
     for (size_t i = 0; i < rehearsal->n_phases; i++) {
         const struct mt_rehearsal_phase *phase = &rehearsal->phases[i];
         size_t k = 0;
         while (k < n && (strcmp(alike[k].first->name, phase->name) != 0 ||
                          alike[k].first->device != phase->device))
             k++;
-        if (k == SHOWN)
+        if (k == SHOWN) {
+            ++*n_left;
             continue;
+        }
         if (k == n)
             alike[n++] = (struct alike){.first = phase};
         alike[k].n++;
@@ -67,7 +81,8 @@ static void put_phases(const struct mt_rehearsed *rehearsal, const struct cli_te
     };
     struct alike alike[SHOWN];
     struct mt_text_table table;
-    size_t n = gather(rehearsal, alike);
+    size_t n_left;
+    size_t n = gather(rehearsal, alike, &n_left);
     if (!n)
         return;
     mt_text_table_init(&table, columns, 5, terminal->utf8);
@@ -86,6 +101,12 @@ static void put_phases(const struct mt_rehearsed *rehearsal, const struct cli_te
         mt_text_table_add(&table, 0, MT_ROW_PLAIN, cells);
     }
     cli_table_draw(&table, terminal, out);
+    put_more(n_left, "phase", terminal, out);
+}
+
+static size_t beyond_shown(size_t n)
+{
+    return n > SHOWN ? n - SHOWN : 0;
 }
 
 /* To the byte: they are held against what a program prints. */
@@ -113,6 +134,7 @@ static void put_allocators(const struct mt_rehearsed *rehearsal,
         mt_text_table_add(&table, 0, MT_ROW_PLAIN, cells);
     }
     cli_table_draw(&table, terminal, out);
+    put_more(beyond_shown(rehearsal->n_allocators), "count", terminal, out);
 }
 
 void cli_table_rehearsal_phases(const struct cli_document *document,
@@ -126,4 +148,5 @@ void cli_table_rehearsal_phases(const struct cli_document *document,
         cli_table_fact(terminal, out, i ? "" : "engine said", "%s %.10g %s", figure->name,
                        figure->value, figure->unit);
     }
+    put_more(beyond_shown(rehearsal->n_figures), "figure", terminal, out);
 }

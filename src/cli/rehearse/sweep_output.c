@@ -105,24 +105,29 @@ static void put_row(const struct mt_advise_sweep *sweep, size_t index, const str
     mt_strbuf_finish(&words);
 }
 
+static int is_one_of(const char *text, const char *const *others, size_t n)
+{
+    while (n && strcmp(others[n - 1], text) != 0)
+        n--;
+    return n > 0;
+}
+
 /* Each way of failing once. */
 static void put_failures(const struct mt_advise_sweep *sweep, const struct cli_terminal *terminal,
                          struct mt_strbuf *out)
 {
-    const size_t most = 5;
-    const char *shown = NULL;
+    const char *shown[5];
     size_t n = 0;
-    for (size_t i = 0; i < sweep->n_points && n < most; i++) {
+    for (size_t i = 0; i < sweep->n_points && n < sizeof shown / sizeof *shown; i++) {
         const struct mt_advise_point *point = &sweep->points[i];
         if (!point->is_done || point->totals || !point->reason ||
-            (shown && !strcmp(shown, point->reason)))
+            is_one_of(point->reason, shown, n))
             continue;
         struct mt_strbuf words = {0};
         join_words(sweep, i, &words);
         cli_table_fact(terminal, out, "failed", "%s: %s", mt_strbuf_text(&words), point->reason);
         mt_strbuf_finish(&words);
-        shown = point->reason;
-        n++;
+        shown[n++] = point->reason;
     }
 }
 

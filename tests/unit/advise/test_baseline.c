@@ -205,6 +205,23 @@ static void test_a_new_file_begins_with_what_it_is(void **state)
                 "now.\nm\n" ADDED);
 }
 
+/* pytest's plug-in takes the same bytes for blanks: those of ASCII. */
+static void test_a_name_is_bytes_and_blanks_are_those_of_ascii(void **state)
+{
+    static const char text[] = "\xff test\v\r\n"
+                               "\vgpu:0\ftotal\t18446744073709551615\r\n"
+                               "\xc2\xa0 indented by no blank\n";
+    const char *much = "a\n gpu:0 total 18446744073709551616\n";
+    struct mt_baseline found = found_in(text, "\xff test");
+    struct mt_error error = {0};
+    (void)state;
+    assert_true(mt_baseline_most_bytes(&found, "gpu:0", 0) == UINT64_MAX);
+    assert_int_equal(mt_baseline_most_bytes(&found, "gpu:1", 1e300), 0);
+    assert_non_null(found_in(text, "\xc2\xa0 indented by no blank").peaks);
+    assert_int_equal(mt_baseline_find(much, strlen(much), "a", &found, &error), MT_EFORMAT);
+    assert_int_equal(error.offset, 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -217,6 +234,7 @@ int main(void)
         cmocka_unit_test(test_growth_is_told_by_category),
         cmocka_unit_test(test_devices_peaks_are_added_in_the_order_of_names),
         cmocka_unit_test(test_a_new_file_begins_with_what_it_is),
+        cmocka_unit_test(test_a_name_is_bytes_and_blanks_are_those_of_ascii),
     };
     return RUN_TESTS(tests);
 }

@@ -196,6 +196,37 @@ static void test_pages_are_returned_by_age_of_a_faked_clock(void **state)
     mt_pool_destroy(pool);
 }
 
+/* A clock that jumps back returns nothing too early. After one that jumped on, what is free goes an
+ * age later, for when in the jump it was given back is not known; then ages count as before. */
+static void test_a_clock_that_jumps_takes_no_page_too_early(void **state)
+{
+    (void)state;
+    struct faulty clock = {.now = 1000000};
+    struct mt_pool_options options = {.max_age_ns = 64000, .now_ns = now_of, .context = &clock};
+    struct mt_pool *pool = host_pool(&options);
+    uint64_t kept, address;
+    assert_int_equal(mt_pool_allocate(pool, 8 << 20, 0, &kept), MT_OK);
+    for (int round = 0; round < 40; round++) {
+        assert_int_equal(mt_pool_allocate(pool, 8 << 20, 0, &address), MT_OK);
+        assert_int_equal(mt_pool_free(pool, address), MT_OK);
+        clock.now -= 20000;
+        assert_int_equal(mt_pool_tick(pool), 0);
+    }
+    clock.now += (uint64_t)1 << 50;
+    assert_int_equal(mt_pool_tick(pool), 0);
+    clock.now += 65000;
+    assert_int_equal(mt_pool_tick(pool), 8 << 20);
+    assert_int_equal(mt_pool_allocate(pool, 8 << 20, 0, &address), MT_OK);
+    assert_int_equal(mt_pool_free(pool, address), MT_OK);
+    clock.now += 1000;
+    assert_int_equal(mt_pool_tick(pool), 0);
+    clock.now += 70000;
+    assert_int_equal(mt_pool_tick(pool), 8 << 20);
+    assert_int_equal(mt_pool_free(pool, kept), MT_OK);
+    check(pool);
+    mt_pool_destroy(pool);
+}
+
 struct shortage {
     struct mt_pool *pool;
     uint64_t address;
@@ -394,6 +425,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_rounding_steps_are_those_of_the_policy),
         cmocka_unit_test(test_rounding_serves_from_what_is_of_the_size_and_the_stream),
         cmocka_unit_test(test_pages_are_returned_by_age_of_a_faked_clock),
+        cmocka_unit_test(test_a_clock_that_jumps_takes_no_page_too_early),
         cmocka_unit_test(test_shortage_is_told_and_what_it_frees_is_used),
         cmocka_unit_test(test_blocks_up_to_64_kib_stay_with_their_thread),
         cmocka_unit_test(test_thread_keeps_no_more_than_a_mebibyte_of_small_blocks),

@@ -79,16 +79,6 @@ static void drop(struct ggml_buffer *buffer)
     free(buffer);
 }
 
-static struct ggml_tensor tensor_of(enum fake_type type, int64_t ne0, int64_t ne1, int64_t ne2)
-{
-    static const size_t block[] = {1, 1, 32, 32, 256, 1, 1}, bytes[] = {4, 2, 34, 18, 210, 2, 4};
-    size_t row = (size_t)ne0 / block[type] * bytes[type];
-    return (struct ggml_tensor){
-        .type = (int)type,
-        .ne = {ne0, ne1, ne2, 1},
-        .nb = {bytes[type], row, row * (size_t)ne1, row * (size_t)(ne1 * ne2)}};
-}
-
 static uint64_t free_of(const struct meeting *m, size_t index)
 {
     size_t free_bytes, total_bytes;

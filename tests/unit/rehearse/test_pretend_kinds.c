@@ -59,16 +59,6 @@ static void become(const char *kind)
     assert_int_equal(mt_pretend_rules_choose(kind, generation, "11434", &account->rules, NULL), 0);
 }
 
-static struct ggml_tensor tensor_of(enum fake_type type, int64_t ne0, int64_t ne1, int64_t ne2)
-{
-    static const size_t block[] = {1, 1, 32, 32, 256, 1, 1}, bytes[] = {4, 2, 34, 18, 210, 2, 4};
-    size_t row = (size_t)ne0 / block[type] * bytes[type];
-    return (struct ggml_tensor){
-        .type = (int)type,
-        .ne = {ne0, ne1, ne2, 1},
-        .nb = {bytes[type], row, row * (size_t)ne1, row * (size_t)(ne1 * ne2)}};
-}
-
 static bool takes(const struct ggml_tensor *op)
 {
     return device->iface.supports_op(device, op);

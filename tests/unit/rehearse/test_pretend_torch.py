@@ -510,6 +510,7 @@ class Tensor:
         self.address = address
         self.grad = grad
         self.is_leaf = True
+        self.is_cpu = False
 
     def untyped_storage(self):
         return types.SimpleNamespace(data_ptr=lambda: self.address)

@@ -232,6 +232,57 @@ static void test_a_peak_without_a_picture_is_as_high_as_it_was_seen(void **state
     mt_tally_destroy(tally);
 }
 
+/* The block of two pages, by a picture from outside with the kernel's own sum. */
+static enum mt_provenance of_a_block_seen_from_outside(const char *rollup)
+{
+    static const char maps[] = "10000000-20000000 rw-p 00000000 00:00 0 \n"
+                               "20000000-20001000 rw-s 00000000 fe:00 99 /r/7-0.mtr\n";
+    static const uint64_t runs[][3] = {{0x10000, 100, 0}};
+    struct recorded w = watch_at(0);
+    struct recorded p = process_at(1, 7);
+    recorded_begin(&w, "watch");
+    seen(&w, 1, 7, 1, "runs on", -1);
+    w.ns = 40 * MS;
+    recorded_picture(&w, &(struct recorded_picture){.pid = 7,
+                                                    .reason = MT_PICTURE_OUTSIDE,
+                                                    .resident_bytes = 100 * PAGE,
+                                                    .maps = maps,
+                                                    .rollup = rollup,
+                                                    .runs = runs,
+                                                    .n_runs = 1});
+    recorded_end(&w, 101 * MS);
+    recorded_begin(&p, "7-0");
+    recorded_alloc(&p, MT_EVENT_ALLOC, 0x10000000, 2 * PAGE, 0);
+    recorded_end(&p, 0);
+    struct mt_tally *tally = recorded_tally(MT_MOMENT_PEAK, 0);
+    assert_int_equal(tally->moment_ns, 40 * MS);
+    const struct mt_tally_row *row = mt_tally_row_of(tally->places, MT_CATEGORY_RUNTIME);
+    enum mt_provenance provenance = MT_PROVENANCE_COUNT;
+    for (size_t i = 0; i < row->n_details; i++)
+        if (strcmp(row->details[i].name, "heap blocks") == 0)
+            provenance = row->details[i].provenance;
+    mt_tally_destroy(tally);
+    return provenance;
+}
+
+static void test_a_picture_from_outside_is_exact_where_the_kernel_sums_up_the_same(void **state)
+{
+    (void)state;
+    assert_int_equal(of_a_block_seen_from_outside("Rss: 400 kB\n"), MT_PROVENANCE_EXACT);
+}
+
+static void test_a_picture_from_outside_that_the_kernel_contradicts_is_measured(void **state)
+{
+    (void)state;
+    assert_int_equal(of_a_block_seen_from_outside("Rss: 404 kB\n"), MT_PROVENANCE_MEASURED);
+}
+
+static void test_a_picture_from_outside_that_nothing_bears_out_is_measured(void **state)
+{
+    (void)state;
+    assert_int_equal(of_a_block_seen_from_outside(NULL), MT_PROVENANCE_MEASURED);
+}
+
 static struct mt_tally *tally_of_category(enum mt_category category)
 {
     const struct mt_moment moment = {.kind = MT_MOMENT_CATEGORY_PEAK, .category = category};
@@ -501,6 +552,9 @@ int main(void)
         TEST(test_a_fuller_heap_below_the_peak_is_not_the_peak),
         TEST(test_the_fullest_picture_of_a_plateau_is_as_high_as_the_peak),
         TEST(test_a_peak_without_a_picture_is_as_high_as_it_was_seen),
+        TEST(test_a_picture_from_outside_is_exact_where_the_kernel_sums_up_the_same),
+        TEST(test_a_picture_from_outside_that_the_kernel_contradicts_is_measured),
+        TEST(test_a_picture_from_outside_that_nothing_bears_out_is_measured),
         TEST(test_each_category_has_its_own_peak),
         TEST(test_a_label_holds_for_the_scope_and_ends_with_its_block),
         TEST(test_a_label_ends_with_the_sampled_block_that_it_is_on),
