@@ -30,10 +30,19 @@ struct cuda_entry {
     uint16_t n;     /* handles and mappings of physical memory */
 };
 
+/* It holds the process. A forked child may have a copy that a thread of its parent held, and takes
+ * it over. */
 static void lock(void)
 {
-    while (__atomic_exchange_n(&memtally_real.cap.lock, 1, __ATOMIC_ACQUIRE))
+    uint32_t pid = (uint32_t)MT_SYS0(SYS_getpid);
+    uint32_t holder = 0;
+    while (!__atomic_compare_exchange_n(&memtally_real.cap.lock, &holder, pid, 0, __ATOMIC_ACQUIRE,
+                                        __ATOMIC_RELAXED)) {
+        if (holder != pid)
+            continue;
         MT_SYS0(SYS_sched_yield);
+        holder = 0;
+    }
 }
 
 static void unlock(void)
@@ -172,7 +181,7 @@ static int find_index(int device)
 }
 
 /* The index of a device in the file, OTHERS where nothing was reserved of it, or FREE where the
- * program is not memtally_real.cap. */
+ * program is not held. */
 static int index_of(int device)
 {
     if (!memtally_real.cap.caps)
