@@ -27,8 +27,9 @@ def start_vllm(model, concurrency):
 def start_sglang(model, concurrency):
     """It has no bound on the requests with drafts: with one, a run has none at all. Sources of its n-grams, which it compiles as
     it starts, name size_t in 0.5.14 without the header that has it."""
-    os.environ.setdefault("CXX", "c++ -include cstddef")
     import sglang
+    if sglang.__version__ == "0.5.14":
+        os.environ.setdefault("CXX", "c++ -include cstddef")
     from sglang.srt.server_args import ServerArgs
 
     most = "cuda_graph_max_bs_decode" if hasattr(ServerArgs, "cuda_graph_max_bs_decode") else "cuda_graph_max_bs"
