@@ -161,9 +161,9 @@ static struct mt_account_reader reader;
 static void bury(pid_t pid)
 {
     mt_account_reader_read(&reader, UINT64_MAX, 1);
-    uint64_t bytes = mt_account_reader_held(&reader, (uint64_t)pid, "gpu:0", NULL);
+    uint64_t bytes = mt_account_reader_held(&reader, (uint32_t)pid, "gpu:0", NULL);
     mt_account_give_back(driver_account, 0, bytes, bytes);
-    mt_account_reader_release_shared(&reader, (uint64_t)pid);
+    mt_account_reader_release_shared(&reader, (uint32_t)pid);
     mt_account_note(driver_account, MT_ACCOUNT_END, (uint32_t)pid, "process ended");
 }
 
