@@ -3,6 +3,7 @@
  * A rule's bytes are derived, an engine's own word of bytes is inferred: neither is ever exact. */
 #include <memtally/model_file.h>
 #include <memtally/predict.h>
+#include <memtally/units.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -290,6 +291,35 @@ static void say_rank(struct speech *speech, const char *place, const struct rank
             "by the engine's own word");
 }
 
+/* A server's programs answer for all of it: one that has less of a device than the server says is
+ * not the one that has its weights and cache. */
+static int is_within(struct speech *speech, const struct mt_tally_place *place)
+{
+    uint64_t has = place->total_resident_bytes;
+    uint64_t told = 0;
+    char sizes[2][MT_SIZE_TEXT];
+    for (size_t i = 0; i < speech->words->n; i++)
+        if (strcmp(speech->words->items[i].place, place->place) == 0)
+            told += speech->words->items[i].bytes;
+    if (!has || told <= has)
+        return 1;
+    why(speech, "the server says that it has %s of %.48s, and this process has %s",
+        mt_format_size(told, sizes[0]), place->place, mt_format_size(has, sizes[1]));
+    return 0;
+}
+
+static void say_ranks(struct speech *speech, const struct rank *rank, size_t n)
+{
+    size_t said = speech->words->n;
+    for (size_t i = 0; i < n; i++) {
+        say_rank(speech, speech->devices[i]->place, rank, 1);
+        if (!is_within(speech, speech->devices[i])) {
+            speech->words->n = said;
+            return;
+        }
+    }
+}
+
 static void say_pool(struct speech *speech, const struct mt_model *model)
 {
     struct rank rank = {0};
@@ -303,8 +333,7 @@ static void say_pool(struct speech *speech, const struct mt_model *model)
     if (!speech->n_devices)
         say_rank(speech, uses_a_driver(speech) ? UNSEEN_DEVICE : "host", &rank, n);
     else if (speech->n_devices == n)
-        for (size_t i = 0; i < n; i++)
-            say_rank(speech, speech->devices[i]->place, &rank, 1);
+        say_ranks(speech, &rank, n);
     else
         why(speech, "which of %zu devices has which part is not said by the server",
             speech->n_devices);

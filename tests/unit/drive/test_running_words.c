@@ -205,6 +205,23 @@ static void test_each_rank_has_its_part(void **state)
     assert_non_null(strstr(words.why, "more than 16 ranks"));
 }
 
+static void
+test_a_process_that_has_less_of_a_device_than_its_server_says_has_not_its_cache(void **state)
+{
+    (void)state;
+    struct seen seen = {.n_devices = 1, .devices = {"gpu:0"}};
+    struct mt_drive_running sglang = server("sglang");
+    sglang.cache_tokens = 16000;
+    seen.device_bytes = 16000 * TOKEN + 2 * WEIGHTS; /* the worker, with a context */
+    struct mt_drive_words words = words_on(&sglang, folder, &seen);
+    assert_int_equal(bytes_of(&words, "gpu:0", MT_CATEGORY_KV_CACHE, MT_PROVENANCE_DERIVED),
+                     16000 * TOKEN);
+    seen.device_bytes = 2 * WEIGHTS; /* another of its programs, which has a context alone */
+    words = words_on(&sglang, folder, &seen);
+    assert_unknown(&words, "gpu:0");
+    assert_non_null(strstr(words.why, "and this process has"));
+}
+
 static void test_without_a_header_the_engines_own_word_counts(void **state)
 {
     (void)state;
@@ -301,6 +318,8 @@ int main(void)
         cmocka_unit_test(test_of_a_program_that_computes_models_all_is_unknown),
         cmocka_unit_test(test_tokens_of_a_pool_times_the_bytes_of_one),
         cmocka_unit_test(test_each_rank_has_its_part),
+        cmocka_unit_test(
+            test_a_process_that_has_less_of_a_device_than_its_server_says_has_not_its_cache),
         cmocka_unit_test(test_without_a_header_the_engines_own_word_counts),
         cmocka_unit_test(test_cells_of_llama_cpp_follow_from_the_header),
         cmocka_unit_test(test_what_the_server_does_not_say_is_said),
