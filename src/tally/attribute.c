@@ -726,12 +726,16 @@ static uint64_t field(const struct mt_picture *picture, enum mt_picture_text kin
     return text->data ? mt_field_bytes(text->data, text->length, name) : MT_UNKNOWN;
 }
 
-static void read_rollup(const struct mt_carried *carried, struct mt_attribution *attribution)
+/* A picture whose moment stands a little below the peak is shown as it was, and what the peak had
+ * more is of nothing known: `raised_bytes`, in the total as in the kernel's figure. */
+static void read_rollup(const struct mt_carried *carried, uint64_t raised_bytes,
+                        struct mt_attribution *attribution)
 {
     uint64_t resident = field(&carried->picture, MT_TEXT_ROLLUP, "Rss");
     if (resident == MT_UNKNOWN) /* not asked for where it says the same */
         resident = field(&carried->picture, MT_TEXT_STATUS, "VmRSS");
-    attribution->rollup_bytes = carried->is_carried ? MT_UNKNOWN : resident;
+    attribution->rollup_bytes =
+        carried->is_carried || resident == MT_UNKNOWN ? MT_UNKNOWN : resident + raised_bytes;
     attribution->swap_bytes = field(&carried->picture, MT_TEXT_STATUS, "VmSwap");
 }
 
@@ -745,12 +749,13 @@ static void count(struct painter *painter, struct mt_shared_pages *seen,
     divide_heap(painter);
     attribution->total_resident_bytes += add_unplaced(painter);
     const struct mt_carried *carried = painter->subject->carried;
-    if (carried->bytes != MT_UNKNOWN && carried->bytes > attribution->total_resident_bytes) {
-        claim_at(painter, 0)->resident_bytes += carried->bytes - attribution->total_resident_bytes;
-        attribution->total_resident_bytes = carried->bytes;
-    }
+    uint64_t raised = 0;
+    if (carried->bytes != MT_UNKNOWN && carried->bytes > attribution->total_resident_bytes)
+        raised = carried->bytes - attribution->total_resident_bytes;
+    claim_at(painter, 0)->resident_bytes += raised;
+    attribution->total_resident_bytes += raised;
     attribution->unseen_bytes = painter->unseen_bytes;
-    read_rollup(carried, attribution);
+    read_rollup(carried, raised, attribution);
     lower_provenance(painter, is_of_one_instant(painter, attribution));
 }
 

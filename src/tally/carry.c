@@ -656,10 +656,8 @@ static int take_picture(const struct mt_recording *recording,
         memcpy(runs, picture->runs, picture->n_runs * sizeof *runs);
     carried->picture = *picture;
     carried->picture.runs = runs;
-    if (choice->least_bytes > picture->resident_bytes) {
+    if (choice->least_bytes > picture->resident_bytes)
         carried->bytes = choice->least_bytes;
-        carried->is_carried = 1;
-    }
     if (!mt_tree_recorded(recording, choice->image))
         return 0;
     uint64_t ticks = picture->ticks ? picture->ticks : choice->ticks;

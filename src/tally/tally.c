@@ -214,8 +214,11 @@ static void note_carried(struct work *work, const struct mt_process_choice *choi
                          const struct mt_carried *carried)
 {
     uint64_t at = work->found.at.ns;
-    if (!carried->is_carried)
+    if (!carried->is_carried) {
+        uint64_t shown = choice->picture ? choice->picture->resident_bytes : 0;
+        work->above = choice->least_bytes > shown ? choice->least_bytes - shown : 0;
         return;
+    }
     work->tree_rollup_known = 0;
     if (!choice->picture) {
         work->bare++;
@@ -223,10 +226,6 @@ static void note_carried(struct work *work, const struct mt_process_choice *choi
     }
     uint64_t ns = choice->picture->ns;
     uint64_t apart = ns > at ? ns - at : at - ns;
-    if (!apart && choice->least_bytes > choice->picture->resident_bytes) {
-        work->above = choice->least_bytes - choice->picture->resident_bytes;
-        return;
-    }
     work->carried++;
     work->carried_ns = apart > work->carried_ns ? apart : work->carried_ns;
 }

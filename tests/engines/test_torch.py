@@ -142,7 +142,7 @@ def test_buckets_of_gradients_that_are_made_anew_take_the_place_of_the_first():
     ranks, document = torch_program.rehearse_ranks("gradients.py", "24GiB,24GiB")
     for said in ranks:
         assert said["before"] == 2 * size and said["after"] == said["after"][:1] * 3, said
-    assert any("64.00 MiB more on each device" in note for note in document["notes"]), document["notes"]
+    assert any("holds up to 64.00 MiB more" in note for note in document["notes"]), document["notes"]
 
 
 def rows(document, place):

@@ -261,7 +261,7 @@ def test_a_family_that_no_engine_has_is_found():
     finds("src/model/sample/shapes.c", '"qwen3moe"', '"qwen3-moe"', "qwen3-moe is no family")
     finds("src/predict/llama/cache.c", "mt_arch_of(d->architecture) == MT_ARCH_DEEPSEEK4", '!strcmp(d->architecture, "deepseek4")',
           "spells the family deepseek4")
-    finds("src/predict/budget/vllm.c", "mt_is_of_lineage(d->architecture, MT_LINEAGE_GPT_OSS)", 'mt_begins(d->architecture, "gpt")',
+    finds("src/predict/budget/vllm.c", "mt_is_of_lineage(in->d->architecture, MT_LINEAGE_GPT_OSS)", 'mt_begins(in->d->architecture, "gpt")',
           "looks for names that begin with gpt")
 
 
