@@ -720,23 +720,17 @@ static void lower_provenance(struct painter *painter, int is_consistent)
     }
 }
 
-static uint64_t field(const struct mt_picture *picture, enum mt_picture_text kind, const char *name)
-{
-    const struct mt_bytes *text = &picture->text[kind];
-    return text->data ? mt_field_bytes(text->data, text->length, name) : MT_UNKNOWN;
-}
-
 /* A picture whose moment stands a little below the peak is shown as it was, and what the peak had
  * more is of nothing known: `raised_bytes`, in the total as in the kernel's figure. */
 static void read_rollup(const struct mt_carried *carried, uint64_t raised_bytes,
                         struct mt_attribution *attribution)
 {
-    uint64_t resident = field(&carried->picture, MT_TEXT_ROLLUP, "Rss");
+    uint64_t resident = mt_picture_field(&carried->picture, MT_TEXT_ROLLUP, "Rss");
     if (resident == MT_UNKNOWN) /* not asked for where it says the same */
-        resident = field(&carried->picture, MT_TEXT_STATUS, "VmRSS");
+        resident = mt_picture_field(&carried->picture, MT_TEXT_STATUS, "VmRSS");
     attribution->rollup_bytes =
         carried->is_carried || resident == MT_UNKNOWN ? MT_UNKNOWN : resident + raised_bytes;
-    attribution->swap_bytes = field(&carried->picture, MT_TEXT_STATUS, "VmSwap");
+    attribution->swap_bytes = mt_picture_field(&carried->picture, MT_TEXT_STATUS, "VmSwap");
 }
 
 static void count(struct painter *painter, struct mt_shared_pages *seen,

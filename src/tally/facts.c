@@ -86,6 +86,13 @@ void mt_picture_finish(struct mt_picture *picture)
     *picture = (struct mt_picture){0};
 }
 
+uint64_t mt_picture_field(const struct mt_picture *picture, enum mt_picture_text kind,
+                          const char *name)
+{
+    const struct mt_bytes *text = &picture->text[kind];
+    return text->data ? mt_field_bytes(text->data, text->length, name) : MT_UNKNOWN;
+}
+
 static int add_point(struct mt_image *image, uint64_t ns, uint64_t resident_bytes)
 {
     if (mt_array_grow(image->points, image->n_points) < 0)
@@ -212,13 +219,11 @@ static int end_picture(struct pass *pass, struct stream *stream, const struct mt
     if (image && !pass->image)
         image->watched = 1;
     const struct mt_bytes *maps = &picture->text[MT_TEXT_MAPS];
-    const struct mt_bytes *status = &picture->text[MT_TEXT_STATUS];
     if (image && picture->reason == MT_PICTURE_START && !image->first_maps.n) {
         mt_maps_finish(&image->first_maps); /* an earlier text may have had no line that is one */
         result = mt_maps_parse(maps->data ? maps->data : "", maps->length, &image->first_maps);
     } else if (image && picture->complete && maps->length) {
-        raise_high_water(image,
-                         mt_field_bytes(status->data ? status->data : "", status->length, "VmHWM"));
+        raise_high_water(image, mt_picture_field(picture, MT_TEXT_STATUS, "VmHWM"));
         result = add_point(image, picture->ns, picture->resident_bytes);
         if (result == 0)
             result = keep_picture(image, picture);

@@ -12,21 +12,15 @@
 
 #define SKEW_BYTES ((uint64_t)1 << 20)
 
-static uint64_t field_of(const struct mt_picture *picture, const char *name)
-{
-    const struct mt_bytes *text = &picture->text[MT_TEXT_ROLLUP];
-    return text->data ? mt_field_bytes(text->data, text->length, name) : MT_UNKNOWN;
-}
-
 /* Of anonymous memory what the kernel counts for others; 0 also says that nobody shared any. Where
  * only the pages that it shares are known, half of them: what two processes have. */
 static uint64_t others_bytes(const struct mt_picture *picture)
 {
-    uint64_t counted = field_of(picture, "Shared_Anon");
+    uint64_t counted = mt_picture_field(picture, MT_TEXT_ROLLUP, "Shared_Anon");
     if (counted != MT_UNKNOWN)
         return counted / 2;
-    uint64_t anonymous = field_of(picture, "Anonymous");
-    uint64_t proportional = field_of(picture, "Pss_Anon");
+    uint64_t anonymous = mt_picture_field(picture, MT_TEXT_ROLLUP, "Anonymous");
+    uint64_t proportional = mt_picture_field(picture, MT_TEXT_ROLLUP, "Pss_Anon");
     if (anonymous == MT_UNKNOWN || proportional == MT_UNKNOWN || anonymous < proportional)
         return 0;
     return anonymous - proportional;
@@ -37,12 +31,12 @@ static uint64_t others_bytes(const struct mt_picture *picture)
  * from a half of them up to nearly all. */
 static uint64_t shared_bytes(const struct mt_picture *picture)
 {
-    uint64_t counted = field_of(picture, "Shared_Anon");
+    uint64_t counted = mt_picture_field(picture, MT_TEXT_ROLLUP, "Shared_Anon");
     if (counted != MT_UNKNOWN)
         return counted;
     uint64_t least = picture->others_bytes;
     uint64_t most = least > UINT64_MAX / 2 ? least : 2 * least;
-    uint64_t dirty = field_of(picture, "Shared_Dirty");
+    uint64_t dirty = mt_picture_field(picture, MT_TEXT_ROLLUP, "Shared_Dirty");
     if (dirty == MT_UNKNOWN || dirty > most)
         return most;
     return dirty > least ? dirty : least;
@@ -55,7 +49,8 @@ static void find_sharing(struct mt_image *image)
     for (size_t i = 0; i < image->n_pictures; i++) {
         struct mt_picture *picture = &image->pictures[i];
         picture->others_bytes = others_bytes(picture);
-        picture->has_no_shares = field_of(picture, "Shared_Anon") != MT_UNKNOWN;
+        picture->has_no_shares =
+            mt_picture_field(picture, MT_TEXT_ROLLUP, "Shared_Anon") != MT_UNKNOWN;
         picture->shared_bytes = shared_bytes(picture);
         last = picture->others_bytes ? i + 1 : last;
         picture->last_sharing = last;

@@ -162,4 +162,8 @@ uint64_t mt_recording_time(const struct mt_recording *recording, uint64_t ns);
 
 void mt_picture_finish(struct mt_picture *picture);
 
+/* A figure of one of its texts, in bytes; MT_UNKNOWN where it is not there. */
+uint64_t mt_picture_field(const struct mt_picture *picture, enum mt_picture_text kind,
+                          const char *name);
+
 #endif
