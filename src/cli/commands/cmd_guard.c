@@ -353,7 +353,8 @@ static void tell_end(const struct mt_guard_result *result, uint64_t limit_bytes)
 
 /* ---- what grew ---- */
 
-/* Of a program that is recorded. It is asked for where a leak is told and where a step is taken. */
+/* If the program is recorded, memtally asks what grew when it tells of a leak and when it takes a
+ * step. */
 static void follow_growth(struct cli_grown *grown, const struct mt_guard *guard,
                           const struct mt_guard_status *before, const struct mt_guard_status *now)
 {
