@@ -380,14 +380,26 @@ void look_before_sure_fall(struct thread *thread, const void *address, uint64_t 
         look_above(thread, step);
 }
 
+/* How often a page was missing where the process touched it, or had it made resident. */
+static uint64_t faults_so_far(void)
+{
+    struct rusage usage;
+    if (MT_SYS2(SYS_getrusage, RUSAGE_SELF, &usage) < 0)
+        return 0;
+    return (uint64_t)usage.ru_minflt + (uint64_t)usage.ru_majflt;
+}
+
 /* Between our destructor and the last that is run at the exit, those of other libraries are, and
- * what they make resident is worth a second picture. */
+ * what they make resident is worth a second picture. Where no page was missing nothing came. */
 void look_at_end(struct thread *thread)
 {
     struct process *process = memtally_recorder.process;
     uint64_t pictured = __atomic_load_n(&process->pictured_bytes, __ATOMIC_RELAXED);
-    try_look(thread, MT_PICTURE_EXIT, process->looked_at_stop ? pictured + 1 : 0);
+    uint64_t least = process->looked_at_stop ? pictured + 1 : 0;
+    if (!least || !process->faults_at_stop || faults_so_far() != process->faults_at_stop)
+        try_look(thread, MT_PICTURE_EXIT, least);
     write_totals(thread);
+    process->faults_at_stop = faults_so_far();
 }
 
 /* The last that is seen from inside. */
