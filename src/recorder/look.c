@@ -9,9 +9,6 @@
 
 #include "recorder/sys.h"
 
-/* Of the thread that looks: the process's own shows nothing once its first thread has ended. */
-#define OWN_DIRECTORY "/proc/thread-self"
-
 #define LOOK_EVERY_NS      100000u
 #define LOOK_ALWAYS_BYTES  (16u << 20)
 #define PICTURE_STEP       (4u << 20)
@@ -146,21 +143,45 @@ static void write_totals(struct thread *thread)
     }
 }
 
-static void take_picture(struct thread *thread, enum mt_picture_reason reason, uint64_t resident)
+/* A look at the resident size, and what may follow from it. Runs aside. */
+struct looking {
+    struct thread *thread;
+    enum mt_picture_reason reason;
+    uint64_t least_bytes; /* a picture is wanted from this resident size on */
+    uint64_t step;        /* or so far above the highest that has one; 0: no such step */
+    uint64_t name;        /* of the mark */
+    int is_marked;        /* the mark is written */
+};
+
+/* The process's own directory shows nothing once its first thread has ended. That of the thread
+ * that looks does, but Linux clears up behind it when the thread ends, and who waits for the
+ * process's end meanwhile spins until that is done. */
+uint64_t own_resident_bytes(const char **directory)
+{
+    const struct mt_record_os *os = &memtally_record_os;
+    *directory = "/proc/self";
+    uint64_t resident = mt_resident_bytes(os, *directory, memtally_recorder.page_bytes);
+    if (resident)
+        return resident;
+    *directory = "/proc/thread-self";
+    return mt_resident_bytes(os, *directory, memtally_recorder.page_bytes);
+}
+
+static void take_picture(const struct looking *looking, const char *directory, uint64_t resident)
 {
     struct process *process = memtally_recorder.process;
     struct mt_file_header *header = process->file.header;
     const struct mt_picture_request request = {
-        .process_directory = OWN_DIRECTORY,
-        .reason = reason,
+        .process_directory = directory,
+        .reason = looking->reason,
         .resident_bytes = resident,
         .avoid_scan = (int)memtally_recorder.avoid_scan,
         .shares_nothing = !memtally_recorder.has_forked && !(header->flags & MT_FILE_FORKED),
         .scratch = process->scratch,
     };
     struct mt_picture_result result;
-    write_totals(thread);
-    mt_picture_take(&thread->writer, &request, &result);
+    write_totals(looking->thread);
+    mt_picture_take(&looking->thread->writer, &request, &result);
     if (!result.complete)
         return;
     header->pictures_taken++;
@@ -180,16 +201,6 @@ static void skip_picture(struct process *process, uint64_t resident)
     header->skipped_resident_bytes = resident;
 }
 
-/* A look at the resident size, and what may follow from it. Runs aside. */
-struct looking {
-    struct thread *thread;
-    enum mt_picture_reason reason;
-    uint64_t least_bytes; /* a picture is wanted from this resident size on */
-    uint64_t step;        /* or so far above the highest that has one; 0: no such step */
-    uint64_t name;        /* of the mark */
-    int is_marked;        /* the mark is written */
-};
-
 /* The mark has the time of the size that it is of. */
 static void write_size(struct looking *looking, uint64_t resident)
 {
@@ -205,13 +216,13 @@ static void look_and_picture(struct looking *looking, uint64_t before_ns)
 {
     struct process *process = memtally_recorder.process;
     struct thread *thread = looking->thread;
-    uint64_t resident =
-        mt_resident_bytes(&memtally_record_os, OWN_DIRECTORY, memtally_recorder.page_bytes);
+    const char *directory;
+    uint64_t resident = own_resident_bytes(&directory);
     __atomic_fetch_add(&process->file.header->looks, 1, __ATOMIC_RELAXED);
     write_size(looking, resident);
     write_clock(thread);
     if (resident >= looking->least_bytes && is_affordable(process, looking->reason, resident)) {
-        take_picture(thread, looking->reason, resident);
+        take_picture(looking, directory, resident);
         charge(process, mt_thread_cpu_ns() - before_ns, resident);
         return;
     }

@@ -181,8 +181,8 @@ static void create_file(void *context)
         result = create_in(recorder->other_directory, &process->file, &header);
     process->start_ns = header.start_monotonic_ns;
     creation->result = result;
-    creation->resident =
-        mt_resident_bytes(&memtally_record_os, "/proc/self", memtally_recorder.page_bytes);
+    const char *directory;
+    creation->resident = own_resident_bytes(&directory);
 }
 
 /* One thread aside is made for all that is to be done there when a process begins. */

@@ -357,6 +357,8 @@ HIDDEN void look_at_end(struct thread *thread);
 HIDDEN void look_before_filter(struct thread *thread);
 HIDDEN int look_at_mark(struct thread *thread, uint64_t name); /* whether the mark is written */
 HIDDEN void look_at_beginning(struct process *process, uint64_t resident);
+/* The resident size, and the directory of /proc that shows the process now. To be called aside. */
+HIDDEN uint64_t own_resident_bytes(const char **directory);
 
 /* aside.c: calls `function` where the program's descriptors are out of reach, one caller at a time.
  * Returns 0 where that could not be had, and nothing was called. The other one calls it all the

@@ -85,11 +85,11 @@ void stack_search(struct stack_search *search, const char *text, long length)
     }
 }
 
-static void search_maps(struct stack_search *search)
+static void search_maps(struct stack_search *search, const char *directory)
 {
     char text[2048];
     long got;
-    int fd = memtally_record_os.open("/proc/thread-self/maps", O_RDONLY | O_CLOEXEC, 0);
+    int fd = mt_open_of_process(&memtally_record_os, directory, "/maps");
     if (fd < 0)
         return;
     while (search->found == MAPPING_NONE &&
@@ -131,7 +131,9 @@ void stack_set_bounds(const struct stack_search *search)
 void stack_find_bounds(const void *place)
 {
     struct stack_search search = {.place = (uintptr_t)place};
-    search_maps(&search);
+    search_maps(&search, "/proc/self");
+    if (search.found == MAPPING_NONE) /* its first thread has ended */
+        search_maps(&search, "/proc/thread-self");
     stack_set_bounds(&search);
 }
 

@@ -85,12 +85,12 @@ static void write_beginning(struct thread *thread, int first)
 
 /* What may be a secret is hidden before it is written. Of an argument that was cut nobody can say
  * whether it is one, so that it is left out. */
-static void write_command(struct thread *thread)
+static void write_command(struct thread *thread, const char *directory)
 {
     char *text = memtally_recorder.process->scratch;
     char *line = text + MT_MAX_STRING;
     const long room = MT_PICTURE_SCRATCH_BYTES - MT_MAX_STRING;
-    int fd = memtally_record_os.open("/proc/thread-self/cmdline", O_RDONLY | O_CLOEXEC, 0);
+    int fd = mt_open_of_process(&memtally_record_os, directory, "/cmdline");
     if (fd < 0)
         return;
     long got = memtally_record_os.read(fd, line, (size_t)room);
@@ -106,12 +106,13 @@ static void write_command(struct thread *thread)
 
 /* What was mapped before the first event: the loader's and the libraries' own memory. The thread's
  * stack is looked for in passing. */
-static void write_first_maps(struct thread *thread, struct stack_search *search)
+static void write_first_maps(struct thread *thread, const char *directory,
+                             struct stack_search *search)
 {
     static const uint64_t begin[] = {0, MT_PICTURE_START, 0, 0};
     static const uint64_t end[] = {0, 0, MT_METHOD_NONE};
     char *text = memtally_recorder.process->scratch;
-    int fd = memtally_record_os.open("/proc/thread-self/maps", O_RDONLY | O_CLOEXEC, 0);
+    int fd = mt_open_of_process(&memtally_record_os, directory, "/maps");
     if (fd < 0)
         return;
     mt_write_event(&thread->writer, MT_EVENT_PICTURE_BEGIN, now_ticks(), begin, 4);
@@ -134,23 +135,19 @@ struct beginning {
 
 /* What there is before the program takes anything: of one that is killed before it is looked at
  * again nothing else is known. */
-static void write_first_size(struct thread *thread)
-{
-    uint64_t resident =
-        mt_resident_bytes(&memtally_record_os, "/proc/thread-self", memtally_recorder.page_bytes);
-    if (resident)
-        mt_write_event(&thread->writer, MT_EVENT_LOOK, now_ticks(), &resident, 1);
-}
-
 static void describe_process(const struct beginning *beginning)
 {
     struct process *process = memtally_recorder.process;
     struct stack_search search = {.place = (uintptr_t)beginning->here};
+    struct thread *thread = beginning->thread;
+    const char *directory;
     if (!beginning->first || !take_turn(&process->picture_busy))
         return;
-    write_first_size(beginning->thread);
-    write_command(beginning->thread);
-    write_first_maps(beginning->thread, &search);
+    uint64_t resident = own_resident_bytes(&directory);
+    if (resident)
+        mt_write_event(&thread->writer, MT_EVENT_LOOK, now_ticks(), &resident, 1);
+    write_command(thread, directory);
+    write_first_maps(thread, directory, &search);
     end_turn(&process->picture_busy);
     if (!memtally_tls.stack_high)
         stack_set_bounds(&search);
