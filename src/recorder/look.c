@@ -305,12 +305,14 @@ static int may_be_higher(struct process *process, uint64_t step)
     return highest != passed && highest + LAG_BYTES > known + step && may_look_closer(process);
 }
 
-/* Whatever the look finds, the highest size is either pictured then or gone. */
+/* Whatever the look finds, the highest size is either pictured then or gone; until then others do
+ * not take it for passed, and wait with what they are about to give back. */
 static void look_above(struct thread *thread, uint64_t step)
 {
     struct process *process = memtally_recorder.process;
-    __atomic_store_n(&process->passed_bytes, highest_so_far(), __ATOMIC_RELAXED);
+    uint64_t highest = highest_so_far();
     look_in_turn(&(struct looking){.thread = thread, .reason = MT_PICTURE_FALL, .step = step});
+    __atomic_store_n(&process->passed_bytes, highest, __ATOMIC_RELAXED);
 }
 
 /* An engine that gives a buffer back has done with a phase of its work, and what comes after has
@@ -354,6 +356,13 @@ static int is_worth_a_look(struct process *process, uint64_t falls, uint64_t ste
     return 1;
 }
 
+/* Another thread's look is worth a wait where it would not see any more what goes here. */
+static void let_look_end(struct process *process)
+{
+    if (__atomic_load_n(&process->picture_busy, __ATOMIC_RELAXED) && get_turn(process, 1))
+        end_turn(&process->picture_busy);
+}
+
 void look_before_fall(struct thread *thread, uint64_t bytes)
 {
     struct process *process = memtally_recorder.process;
@@ -389,6 +398,8 @@ void look_before_sure_fall(struct thread *thread, const void *address, uint64_t 
     if (may_be_higher(process, step) &&
         is_worth_a_look(process, resident_in((uintptr_t)address, length, step), step))
         look_above(thread, step);
+    else if (length >= step)
+        let_look_end(process);
 }
 
 /* How often a page was missing where the process touched it, or had it made resident. */
