@@ -146,9 +146,8 @@ static inline int mt_pool_front_pop_small(struct mt_pool *pool, uint64_t bytes, 
         atomic_store_explicit(&front->youngest_units, 0, memory_order_relaxed);
     } else {
         uint64_t key = units - 1;
-        unsigned n = key < MT_POOL_CLASSES
-                         ? atomic_load_explicit(&front->n[key], memory_order_relaxed)
-                         : 0;
+        unsigned n =
+            key < MT_POOL_CLASSES ? atomic_load_explicit(&front->n[key], memory_order_relaxed) : 0;
         if (!n)
             return 0;
         small = front->addresses[key][n - 1];

@@ -324,10 +324,13 @@ static __attribute__((noinline)) int allocate_other(struct mt_pool *pool, uint64
     return allocate(pool, bytes, stream, 0, address);
 }
 
-int mt_pool_allocate(struct mt_pool *pool, uint64_t bytes, uint64_t stream, uint64_t *address)
+__attribute__((aligned(64))) int mt_pool_allocate(struct mt_pool *pool, uint64_t bytes,
+                                                  uint64_t stream, uint64_t *address)
 {
-    if (RARELY(stream || !mt_pool_front_pop_small(pool, bytes, address)))
+    if (RARELY(stream))
         return allocate_other(pool, bytes, stream, address);
+    if (RARELY(!mt_pool_front_pop_small(pool, bytes, address)))
+        return allocate_other(pool, bytes, 0, address);
     return MT_OK;
 }
 
@@ -381,7 +384,7 @@ static __attribute__((noinline)) int give_back(struct mt_pool *pool, uint64_t ad
     return code;
 }
 
-int mt_pool_free(struct mt_pool *pool, uint64_t address)
+__attribute__((aligned(64))) int mt_pool_free(struct mt_pool *pool, uint64_t address)
 {
     if (RARELY(!mt_pool_front_push_small(pool, address)))
         return give_back(pool, address);

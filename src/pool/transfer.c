@@ -11,7 +11,7 @@
 #define SLOTS       16u                  /* of a size of small blocks */
 #define LARGE_SLOTS 4u                   /* of all larger ones together */
 #define MOST_BYTES  ((uint64_t)16 << 20) /* of small blocks */
-#define MANY        1024u /* blocks in a row, after which a thread only gives back */
+#define MANY        1024u                /* blocks in a row, after which a thread only gives back */
 #define TAKEN       UINT64_MAX
 
 /* Blocks of a size, in two cache lines. `n` is how many there are, or TAKEN while a thread has the

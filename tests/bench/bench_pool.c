@@ -5,7 +5,7 @@
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <pthread.h>
-#include <semaphore.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,9 +17,8 @@
 #include "pool_trace.h"
 
 #define MOST_AT_ONCE 8
-#define BATCHES      4
-#define BATCH        256 /* blocks that one thread has for another to give back */
-#define TURNS        800u
+#define ON_WAY       1024u  /* blocks that one thread has for another to give back */
+#define PASSED       50000u /* in a round */
 #define THREADS      8
 #define ROUNDS       200 /* of a trace whose requests are timed */
 
@@ -187,30 +186,56 @@ static void bench_pairs(void)
     mt_pool_destroy(pool);
 }
 
-/* One thread takes blocks, another gives them back: some batches are on their way at any time. */
+/* One thread takes blocks, another gives them back, each on a processor of its own: on the same one
+ * they would hand over many at a time. Both are at work all the time, and wait for nothing but the
+ * other's next step: a place is 0 where it is empty. */
 struct ring {
     struct mt_pool *pool;
     enum giver giver;
-    sem_t filled, emptied;
-    double giver_ns;
-    uint64_t blocks[BATCHES][BATCH];
+    cpu_set_t processors;
+    _Atomic uint64_t blocks[ON_WAY];
 };
+
+/* Keeps the calling thread on the n-th of the processors that it may use. */
+static void stay_on(const cpu_set_t *processors, int n)
+{
+    cpu_set_t one;
+    size_t at = 0;
+    while (!CPU_ISSET(at, processors) || n-- > 0)
+        at++;
+    CPU_ZERO(&one);
+    CPU_SET(at, &one);
+    sched_setaffinity(0, sizeof one, &one);
+}
 
 static void *give_all(void *context)
 {
     struct ring *ring = context;
-    double start = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-    for (unsigned batch = 0; batch < TURNS; batch++) {
-        sem_wait(&ring->filled);
-        for (unsigned i = 0; i < BATCH; i++)
-            give(ring->pool, ring->giver, ring->blocks[batch % BATCHES][i]);
-        sem_post(&ring->emptied);
+    stay_on(&ring->processors, CPU_COUNT(&ring->processors) > 1);
+    for (unsigned i = 0; i < PASSED; i++) {
+        _Atomic uint64_t *place = &ring->blocks[i % ON_WAY];
+        uint64_t block;
+        while (!(block = atomic_load_explicit(place, memory_order_acquire)))
+            sched_yield();
+        give(ring->pool, ring->giver, block);
+        atomic_store_explicit(place, 0, memory_order_release);
     }
-    ring->giver_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID) - start;
     return NULL;
 }
 
-/* Of a block the processor time of both threads, the best of some rounds. */
+static void take_all(struct ring *ring, uint64_t bytes)
+{
+    for (unsigned i = 0; i < PASSED; i++) {
+        _Atomic uint64_t *place = &ring->blocks[i % ON_WAY];
+        uint64_t block;
+        take(ring->pool, ring->giver, bytes, &block);
+        while (atomic_load_explicit(place, memory_order_relaxed))
+            sched_yield();
+        atomic_store_explicit(place, block, memory_order_release);
+    }
+}
+
+/* Of a block, the best of some rounds, so that others have little part in it. */
 static double cross_ns(struct mt_pool *pool, enum giver giver, uint64_t bytes)
 {
     struct ring *ring = calloc(1, sizeof *ring);
@@ -219,24 +244,19 @@ static double cross_ns(struct mt_pool *pool, enum giver giver, uint64_t bytes)
         exit(2);
     ring->pool = pool;
     ring->giver = giver;
-    for (int round = 0; round < 7; round++) {
+    sched_getaffinity(0, sizeof ring->processors, &ring->processors);
+    stay_on(&ring->processors, 0);
+    for (int round = 0; round < 30; round++) {
         pthread_t thread;
-        sem_init(&ring->filled, 0, 0);
-        sem_init(&ring->emptied, 0, BATCHES);
+        double start = now_ns();
         if (pthread_create(&thread, NULL, give_all, ring) != 0)
             exit(2);
-        double start = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-        for (unsigned batch = 0; batch < TURNS; batch++) {
-            sem_wait(&ring->emptied);
-            for (unsigned i = 0; i < BATCH; i++)
-                take(pool, giver, bytes, &ring->blocks[batch % BATCHES][i]);
-            sem_post(&ring->filled);
-        }
-        double spent = clock_ns(CLOCK_THREAD_CPUTIME_ID) - start;
+        take_all(ring, bytes);
         pthread_join(thread, NULL);
-        spent = (spent + ring->giver_ns) / TURNS / BATCH;
+        double spent = (now_ns() - start) / PASSED;
         best = spent < best ? spent : best;
     }
+    sched_setaffinity(0, sizeof ring->processors, &ring->processors);
     free(ring);
     return best;
 }
@@ -245,8 +265,7 @@ static void bench_cross(void)
 {
     static const uint64_t sizes[] = {64, 4096, 65536, 2 << 20};
     struct mt_pool *pool = make_pool(mt_pool_host_backend());
-    printf("two threads that meet 256 times less often, without blocks: %.1f ns\n",
-           cross_ns(pool, NOTHING, 1));
+    printf("a number that goes from thread to thread: %.1f ns\n", cross_ns(pool, NOTHING, 1));
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         char what[64];
         snprintf(what, sizeof what, "%" PRIu64 " bytes taken here, given back there", sizes[i]);
