@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* What a pool's calls cost beside malloc()'s: bench_pool TRACE, which it replays with each page
  * touched. Behind a figure stands its goal, and whether it was met in this run. LIBRARY in the
- * environment is the shared library, as a program has it that is not linked with the objects. */
+ * environment is the shared library, as a program has it that is not linked with the objects,
+ * EMPTY_LIBRARY that of empty.c. */
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -51,19 +52,7 @@ static struct mt_pool *make_pool(const struct mt_pool_backend *backend)
 
 enum giver { NOTHING, NOTHING_SHARED, POOL, INLINE, MALLOC, LIBRARY };
 
-/* The shared library's functions, and a pool of its own. */
-static struct {
-    const struct mt_pool_backend *(*backend)(void);
-    int (*create)(const struct mt_pool_backend *backend, const struct mt_pool_options *options,
-                  struct mt_pool **pool, struct mt_error *error);
-    int (*allocate)(struct mt_pool *pool, uint64_t bytes, uint64_t stream, uint64_t *address);
-    int (*give)(struct mt_pool *pool, uint64_t address);
-    struct mt_pool *pool;
-    void (*take_nothing)(uint64_t bytes, uint64_t *address); /* called as the others are */
-    void (*give_nothing)(uint64_t address);
-} library;
-
-/* Two calls that do nothing: no allocator in a library of its own costs less. */
+/* Two calls that do nothing: no allocator costs less that is not inlined. */
 static __attribute__((noinline)) void empty_take(uint64_t bytes, uint64_t *address)
 {
     *address = bytes;
@@ -75,21 +64,38 @@ static __attribute__((noinline)) void empty_give(uint64_t address)
     __asm__ volatile("" ::"r"(address) : "memory");
 }
 
-static void open_library(void)
+/* Of a shared library: the pool's functions and a pool of its own, or those of empty.c. */
+struct shared {
+    int (*allocate)(struct mt_pool *pool, uint64_t bytes, uint64_t stream, uint64_t *address);
+    int (*give)(struct mt_pool *pool, uint64_t address);
+    struct mt_pool *pool;
+};
+static struct shared library, empty_library;
+
+static void *open_library(const char *variable, struct shared *shared, const char *allocate,
+                          const char *give)
 {
-    const char *path = getenv("LIBRARY");
+    const char *path = getenv(variable);
     void *opened = path ? dlopen(path, RTLD_NOW) : NULL;
     if (!opened) {
-        fprintf(stderr, "LIBRARY names no shared library of memtally\n");
+        fprintf(stderr, "%s names no shared library\n", variable);
         exit(2);
     }
-    *(void **)&library.backend = dlsym(opened, "mt_pool_host_backend");
-    *(void **)&library.create = dlsym(opened, "mt_pool_create");
-    *(void **)&library.allocate = dlsym(opened, "mt_pool_allocate");
-    *(void **)&library.give = dlsym(opened, "mt_pool_free");
-    library.take_nothing = empty_take;
-    library.give_nothing = empty_give;
-    if (library.create(library.backend(), NULL, &library.pool, NULL) != MT_OK)
+    *(void **)&shared->allocate = dlsym(opened, allocate);
+    *(void **)&shared->give = dlsym(opened, give);
+    return opened;
+}
+
+static void open_libraries(void)
+{
+    const struct mt_pool_backend *(*backend)(void);
+    int (*create)(const struct mt_pool_backend *, const struct mt_pool_options *, struct mt_pool **,
+                  struct mt_error *);
+    void *opened = open_library("LIBRARY", &library, "mt_pool_allocate", "mt_pool_free");
+    open_library("EMPTY_LIBRARY", &empty_library, "empty_take", "empty_give");
+    *(void **)&backend = dlsym(opened, "mt_pool_host_backend");
+    *(void **)&create = dlsym(opened, "mt_pool_create");
+    if (create(backend(), NULL, &library.pool, NULL) != MT_OK)
         exit(2);
 }
 
@@ -98,7 +104,7 @@ static inline void take(struct mt_pool *pool, enum giver giver, uint64_t bytes, 
     if (giver == NOTHING)
         empty_take(bytes, address);
     else if (giver == NOTHING_SHARED)
-        library.take_nothing(bytes, address);
+        empty_library.allocate(NULL, bytes, 0, address);
     else if (giver == MALLOC)
         *address = (uint64_t)(uintptr_t)malloc((size_t)bytes);
     else if (giver == LIBRARY)
@@ -112,7 +118,7 @@ static inline void give(struct mt_pool *pool, enum giver giver, uint64_t address
     if (giver == NOTHING)
         empty_give(address);
     else if (giver == NOTHING_SHARED)
-        library.give_nothing(address);
+        empty_library.give(NULL, address);
     else if (giver == MALLOC)
         free((void *)(uintptr_t)address);
     else if (giver == LIBRARY)
@@ -133,12 +139,20 @@ static inline void pairs(struct mt_pool *pool, enum giver giver, uint64_t bytes,
     }
 }
 
-/* Of a pair, the best of some rounds. */
+/* Keeps the compiler from leaving an object out. */
+static void keep(void *object)
+{
+    __asm__ volatile("" ::"r"(object) : "memory");
+}
+
+/* Of a pair, the best of some rounds, each at another place of the stack: a processor that compares
+ * the lower bits of addresses takes some stores for others, which is chance. */
 static double pair_ns(struct mt_pool *pool, enum giver giver, uint64_t bytes, int at_once)
 {
     double best = 1e18;
     int n = giver == MALLOC && bytes >= 65536 ? 2000 : 100000;
     for (int round = 0; round < 15; round++) {
+        keep(__builtin_alloca(272));
         double start = now_ns();
         switch (giver) {
         case NOTHING:
@@ -501,7 +515,7 @@ int main(int argc, char **argv)
     struct trace trace = {0};
     if (argc != 2 || trace_read(argv[1], 1, &trace) != 0)
         return 2;
-    open_library();
+    open_libraries();
     bench_pairs();
     bench_cross();
     bench_threads();
