@@ -11,6 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <memtally/error.h>
+#include <memtally/units.h>
+
 #include "tally/callers.h"
 #include "tally/paint.h"
 

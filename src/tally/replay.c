@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <memtally/error.h>
+
 #include "base/array.h"
 #include "base/varint.h"
 

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <memtally/error.h>
 #include <memtally/run.h>
 #include <memtally/units.h>
 #include <stdio.h>
@@ -10,7 +11,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/error.h"
 #include "cli/budget/needs.h"
 #include "cli/command.h"
 #include "cli/console.h"
