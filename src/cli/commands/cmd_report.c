@@ -164,6 +164,8 @@ static int refuse(const struct report_options *options, size_t n_operands)
     else if (is_told && options->format >= CLI_FORMAT_FOLDED)
         cli_complain(
             "report: --layers and --operations are rows; choose --format table, json or csv");
+    else if (is_told && options->format == CLI_FORMAT_CSV && n_operands > 1)
+        cli_complain("report: as CSV, --layers and --operations write one recording; name one");
     else if (options->format >= CLI_FORMAT_SPEEDSCOPE && n_operands > 1)
         cli_complain("report: --format %s writes one recording; name one", format);
     else if (options->format >= CLI_FORMAT_PERFETTO && (is_moment || options->top))
