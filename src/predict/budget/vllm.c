@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include <memtally/predict.h>
 
@@ -37,10 +38,22 @@ static const struct rank *own_const(const struct mt_budget_rank *budget)
     return (const struct rank *)budget;
 }
 
+/* Whether the version's list of cards that get the sizes of smaller ones has this one. */
+static int is_taken_for_small(const struct mt_engine *engine,
+                              const struct mt_predict_settings *settings)
+{
+    char family[sizeof settings->device_known->gpu];
+    if (!settings->device_known)
+        return 0;
+    snprintf(family, sizeof family, "%s", settings->device_known[0].gpu);
+    family[strcspn(family, "-")] = '\0';
+    return *family && mt_engine_has(engine, "batched_tokens.as_small", family);
+}
+
 static void complete_batch(const struct mt_engine *engine, struct mt_predict_settings *settings)
 {
     uint64_t device = mt_budget_smallest_device(settings);
-    int is_large = device >= LARGE_DEVICE_GIB * MT_GIB;
+    int is_large = device >= LARGE_DEVICE_GIB * MT_GIB && !is_taken_for_small(engine, settings);
     const char *tokens = device >= HUGE_DEVICE_GIB * MT_GIB ? "batched_tokens.huge"
                          : is_large                         ? "batched_tokens.large"
                                                             : "batched_tokens.small";
@@ -128,7 +141,8 @@ static struct mt_budget_part part_of(const struct mt_predict_input *in, const ch
 
 static int graphs_are_reserved(const struct mt_predict_input *in)
 {
-    return !in->settings->eager && mt_engine_has(in->engine, "graphs.reserved", "yes");
+    const char *key = mt_vllm_has_second_runner(in) ? "graphs.reserved.second" : "graphs.reserved";
+    return !in->settings->eager && mt_engine_has(in->engine, key, "yes");
 }
 
 static void add_runtime(const struct mt_predict_input *in, struct mt_budget_rank *rank)
