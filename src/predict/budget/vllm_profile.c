@@ -9,7 +9,7 @@
 #include "model/families.h"
 #include "vllm.h"
 
-enum { FP32 = 4, FP8_BLOCK = 128 };
+enum { FP32 = 4, FP8_BLOCK = 128, SORTED_APART = 128 };
 
 /* ---- encoders ---- */
 
@@ -174,20 +174,23 @@ static uint64_t recurrent_bytes(const struct widths *w, const struct mt_model_la
                   mt_mul(2 * FP32, inner));
 }
 
-static uint64_t layer_bytes(const struct widths *w, const struct mt_model_layer *layer)
+/* `workspace` is there only while experts work. */
+static uint64_t layer_bytes(const struct widths *w, const struct mt_model_layer *layer,
+                            uint64_t workspace)
 {
     uint64_t row = recurrent_bytes(w, layer);
-    uint64_t context = 0;
+    uint64_t beside = 0; /* with what is there once for all tokens */
     if (layer->ff_length)
         row = most_of(row, feed_forward_bytes(w, layer));
     if (layer->experts)
-        row = most_of(row, experts_bytes(w, layer));
+        beside = mt_add(mt_mul(w->tokens, experts_bytes(w, layer)), workspace);
     if (layer->attention == MT_ATTENTION_LATENT) {
-        context = mt_add(mt_mul(w->tokens, latent_bytes(w, layer)), latent_context_bytes(w, layer));
+        uint64_t latent = mt_mul(w->tokens, latent_bytes(w, layer));
+        beside = most_of(beside, mt_add(latent, latent_context_bytes(w, layer)));
     } else if (layer->attention != MT_ATTENTION_NONE) {
         row = most_of(row, attention_bytes(w, layer));
     }
-    return most_of(context, mt_mul(w->tokens, row));
+    return most_of(beside, mt_mul(w->tokens, row));
 }
 
 /* The compiler tries out the first kernel on a table of embeddings of its own, before anything else
@@ -202,12 +205,13 @@ static uint64_t compiling_bytes(const struct mt_predict_input *in,
     return mt_add(table, mt_mul(2 * w.tokens, w.hidden));
 }
 
-static uint64_t pass_bytes(const struct mt_predict_input *in, const struct mt_torch_stage *stage)
+static uint64_t pass_bytes(const struct mt_predict_input *in, const struct mt_torch_stage *stage,
+                           uint64_t workspace)
 {
     const struct widths w = widths_of(in);
     uint64_t bytes = 0;
     for (uint64_t i = stage->first; i < stage->end && i < in->d->n_layers; i++)
-        bytes = most_of(bytes, layer_bytes(&w, &in->d->layers[i]));
+        bytes = most_of(bytes, layer_bytes(&w, &in->d->layers[i], workspace));
     return bytes;
 }
 
@@ -248,7 +252,8 @@ static uint64_t sampler_bytes(const struct mt_predict_input *in)
     uint64_t logits = mt_mul(mt_mul(rows, in->d->vocabulary), 4);
     uint64_t row = mt_mul(in->d->embedding_length, 2);
     uint64_t hidden = mt_mul(settings->batched_tokens, row);
-    double first = mt_engine_real(in->engine, "activations.logits", 9.5);
+    const char *key = rows < SORTED_APART ? "activations.logits.few" : "activations.logits";
+    double first = mt_engine_real(in->engine, key, 9.5);
     int is_second = mt_vllm_has_second_runner(in);
     double factor =
         is_second ? mt_engine_real(in->engine, "activations.logits.second", first) : first;
@@ -304,12 +309,17 @@ static struct mt_gpu_spec card(const struct mt_predict_input *in)
     return row.gpu;
 }
 
+int mt_vllm_is_hopper(const struct mt_predict_input *in)
+{
+    return card(in).capability / 10 == 9;
+}
+
 /* What products of matrices work in, of Hopper and of other generations. */
 static uint64_t products_bytes(const struct mt_predict_input *in)
 {
-    int is_hopper = card(in).capability / 10 == 9;
-    return mt_engine_number(in->engine,
-                            is_hopper ? "activations.products.hopper" : "activations.products", 0);
+    return mt_engine_number(
+        in->engine, mt_vllm_is_hopper(in) ? "activations.products.hopper" : "activations.products",
+        0);
 }
 
 /* A row of logits for each program of the kernel that masks them, a power of two of these up to one
@@ -362,7 +372,7 @@ struct mt_budget_part mt_vllm_profile_of(const struct mt_predict_input *in,
 {
     uint64_t encoder = encoder_bytes(in);
     uint64_t passing = keeps_workspace(in) ? 0 : workspace_bytes(in, stage, mxfp4_bytes);
-    uint64_t pass = mt_add(mt_add(pass_bytes(in, stage), passing), encoder);
+    uint64_t pass = mt_add(pass_bytes(in, stage, passing), encoder);
     uint64_t sampling = stage->is_last ? sampler_bytes(in) : 0;
     uint64_t masking = left_by_sampler(in, stage);
     if (counts_what_stays(in))

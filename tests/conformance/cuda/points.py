@@ -23,7 +23,7 @@ import tempfile
 import board
 
 HERE = pathlib.Path(__file__).resolve().parent
-# What a column of points.csv is called in each engine; `changes` go into the model's config.json; null takes a key away.
+# What a column of points.csv is called in each engine; `changes` go into the model's config.json.
 SETTINGS = {
     "vllm": {"max_model_len": "context", "max_num_batched_tokens": "batched_tokens", "max_num_seqs": "sequences",
              "gpu_memory_utilization": "memory_share", "kv_cache_dtype": "cache_type", "tensor_parallel_size": "tensor_parallel",
@@ -58,8 +58,7 @@ def settings(engine, point, model):
 def write_model(folder, point):
     folder.mkdir()
     config = json.loads((HERE.parent / "configs" / (point["config"] + ".json")).read_text())
-    changed = {**config, **json.loads(point["changes"] or "{}")}
-    (folder / "config.json").write_text(json.dumps({key: value for key, value in changed.items() if value is not None}))
+    (folder / "config.json").write_text(json.dumps({**config, **json.loads(point["changes"] or "{}")}))
 
 
 def rehearse(options, point, folder):

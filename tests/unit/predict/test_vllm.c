@@ -164,6 +164,17 @@ static void test_an_older_sampler_sorts_logits(void **state)
     assert_float_equal(gib(activations_of("vllm@0.15.1", 8192, 256)), 1352803328 / 0x1p30, 0.0005);
 }
 
+/* The same model in 0.12.0 with 2,048 tokens and 64 sequences, of a rehearsal: 465,047,040 bytes.
+ * With fewer rows than 128 PyTorch sorts all as one, with a key for each index. */
+static void test_few_rows_of_logits_are_sorted_as_one(void **state)
+{
+    (void)state;
+    make_model(&made, &llama_3_1_8b);
+    assert_float_equal(gib(activations_of("vllm@0.12.0", 2048, 64)), 465047040 / 0x1p30, 0.004);
+    assert_true(activations_of("vllm@0.12.0", 2048, 127) >
+                activations_of("vllm@0.12.0", 2048, 128));
+}
+
 /* "a100" not in device_name: of the cards with 70 GiB and more it alone has few of both. */
 static void test_an_a100_is_taken_for_a_small_card(void **state)
 {
@@ -739,6 +750,7 @@ int main(void)
         cmocka_unit_test(test_activations_follow_the_vocabulary),
         cmocka_unit_test(test_a_run_is_counted_tensor_by_tensor),
         cmocka_unit_test(test_an_older_sampler_sorts_logits),
+        cmocka_unit_test(test_few_rows_of_logits_are_sorted_as_one),
         cmocka_unit_test(test_an_a100_is_taken_for_a_small_card),
         cmocka_unit_test(test_the_second_runner_set_nothing_aside_for_graphs),
         cmocka_unit_test(test_the_second_runner_keeps_counters),
