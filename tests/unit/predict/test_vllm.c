@@ -193,7 +193,7 @@ static void test_an_a100_is_taken_for_a_small_card(void **state)
     mt_estimate_destroy(before);
 }
 
-/* profile_cudagraph_memory() of the second runner gave 0 up to 0.28.0. */
+/* Its estimate of graphs is 0 up to 0.28.0. */
 static void test_the_second_runner_set_nothing_aside_for_graphs(void **state)
 {
     (void)state;
