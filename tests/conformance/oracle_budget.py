@@ -49,9 +49,10 @@ def off(said, seen):
 
 
 def judge(line, pool):
-    """{what: whether it holds} of a point, and {what: by how much the rule is off}. What an engine calls its peak has what it sets aside
-    for CUDA graphs in it, where it does so."""
-    peak = pool["activations_bytes"] + pool["graphs_bytes"]
+    """{what: whether it holds} of a point, and {what: by how much the rule is off}. What vLLM calls its peak has what it sets aside for
+    CUDA graphs in it from 0.27 on (vllm/v1/worker/gpu_worker.py, peak_activation_memory)."""
+    has_graphs = [int(part) for part in line["version"].split(".")[:2]] >= [0, 27]
+    peak = pool["activations_bytes"] + (pool["graphs_bytes"] if has_graphs else 0)
     offs = {"weights": off(pool["weights_bytes"], int(line["weights_bytes"])) if line["weights_bytes"] else None,
             "activations": off(peak, int(line["activations_bytes"])) if line["activations_bytes"] else None,
             "tokens": off(pool["pool_tokens"], int(line["tokens"])) if line["tokens"] else None}
