@@ -5,6 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <memtally/error.h>
+#include <memtally/units.h>
+
 #include "tally/extents.h"
 #include "tally/held.h"
 #include "tally/tree.h"

@@ -2,6 +2,7 @@
 /* Making a tally of a recording: choosing the moment, carrying each process to it, and
  * putting the claims into rows. */
 #include <memtally/tally.h>
+#include <memtally/units.h>
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -12,8 +12,10 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <memtally/error.h>
 #include <memtally/recording.h>
 #include <memtally/tally.h>
+#include <memtally/units.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length);
 

@@ -5,6 +5,9 @@
 
 #include <string.h>
 
+#include <memtally/error.h>
+#include <memtally/units.h>
+
 /* Before anything was allocated the program and its libraries are all that there is. */
 static void test_without_a_picture_events_and_sizes_are_shown(void **state)
 {
