@@ -106,7 +106,8 @@ struct mt_tally_row {
  * page that one process maps twice counts twice, as in the kernel's Rss. `picture_skew_bytes` is
  * the resident size that the kernel stated beside the picture (Rss of smaps_rollup) less the
  * picture's own total; 0 for a process that did not run meanwhile. Of a tree it is the sum over its
- * processes. `skew_known` is 0 where one of the kernel's figures could not be read.
+ * processes. `skew_known` is 0 where one of the kernel's figures could not be read, and where
+ * events lead to the moment: it has no picture then.
  * `peak_resident_bytes` is the largest resident size that anything says: VmHWM, a look, a sample;
  * of a tree the largest sum over its processes at a time, shared pages counted in each.
  * `capacity_bytes` is the machine's memory.

@@ -413,7 +413,6 @@ static void paint_blocks(struct painter *painter)
     for (uint64_t at = 0; (block = mt_blocks_next(blocks, &at));) {
         struct mt_claim *claim = claim_at(painter, mt_paint_claim_of(&painter->paint, block));
         claim->count++;
-        claim->unplaced_bytes += block->address >= MT_UNPLACED_FROM ? block->size : 0;
     }
     painter->failed |= mt_paint_blocks(&painter->paint, blocks) < 0;
 }
@@ -539,8 +538,11 @@ static void find_names(struct painter *painter, struct mt_attribution *made)
 static void count_allocated(struct painter *painter)
 {
     struct mt_range range;
-    for (uint64_t at = 0; mt_paint_at_or_after(&painter->paint, at, &range); at = range.high)
-        claim_at(painter, range.value)->allocated_bytes += range.high - range.low;
+    for (uint64_t at = 0; mt_paint_at_or_after(&painter->paint, at, &range); at = range.high) {
+        struct mt_claim *claim = claim_at(painter, range.value);
+        claim->allocated_bytes += range.high - range.low;
+        claim->unplaced_bytes += range.low >= MT_UNPLACED_FROM ? range.high - range.low : 0;
+    }
 }
 
 struct piece {

@@ -10,6 +10,8 @@
 
 #include "base/array.h"
 
+#define MOST_BYTES ((uint64_t)1 << 50) /* more than any device has */
+
 void mt_device_pass_init(struct mt_device_pass *pass, struct mt_devices *devices, uint64_t pid)
 {
     *pass = (struct mt_device_pass){.devices = devices,
@@ -112,7 +114,7 @@ static int add_block(struct mt_device_pass *pass, const struct mt_event *event, 
     struct mt_devices *devices = pass->devices;
     size_t place = place_of(pass, event->field[0]);
     if (place == MT_DEVICE_UNUSED || event->field[1] >= MT_DEVICE_KIND_END ||
-        event->field[2] == UINT64_MAX)
+        event->field[2] == UINT64_MAX || event->field[3] > MOST_BYTES)
         return 0;
     end_block(pass, event->field[2], ns);
     if (mt_array_grow(devices->blocks, devices->n_blocks) < 0 ||
@@ -231,7 +233,7 @@ static int add_pool(struct mt_device_pass *pass, const struct mt_event *event, u
 {
     struct mt_devices *devices = pass->devices;
     size_t place = place_of(pass, event->field[0]);
-    if (place == MT_DEVICE_UNUSED)
+    if (place == MT_DEVICE_UNUSED || event->field[2] > MOST_BYTES)
         return 0;
     if (mt_array_grow(devices->pools, devices->n_pools) < 0)
         return MT_ENOMEM;

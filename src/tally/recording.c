@@ -218,7 +218,7 @@ static void sort(void *items, size_t n, size_t size, int (*compare)(const void *
 }
 
 /* An image that another of the same process follows was replaced by exec, unless the process ended
- * and its id was used again. */
+ * and its id was used again. It ends before the other begins: no process has both at a time. */
 static void find_replaced(struct mt_recording *recording)
 {
     for (size_t i = 0; i + 1 < recording->n_by_pid; i++) {
@@ -227,8 +227,8 @@ static void find_replaced(struct mt_recording *recording)
         if (next->pid != image->pid)
             continue;
         image->replaced = !image->end_how;
-        if (image->replaced || image->end_ns > next->start_ns)
-            image->end_ns = next->start_ns;
+        if (image->replaced || image->end_ns >= next->start_ns)
+            image->end_ns = next->start_ns > image->start_ns ? next->start_ns - 1 : image->start_ns;
     }
 }
 

@@ -4,10 +4,11 @@
 
 usage: bench_programs.py MEMTALLY RECORDER SPAWN. Each runs in turn with the recorder and without. The figures are
 processor time, which other work on the machine changes least; of several turns the least, and the middle of the
-ratios turn by turn. What is not installed is left out: redis, llama.cpp in PATH or in the cache, and PyTorch with
+ratios turn by turn with the interval that it lies in, 95 times of 100. What is not installed is left out: redis, llama.cpp in PATH or in the cache, and PyTorch with
 transformers in the Python that BENCH_PYTHON names.
 """
 
+import math
 import os
 import pathlib
 import re
@@ -61,12 +62,21 @@ class Recorded:
         return found
 
 
+def interval(values):
+    """Where the middle of all turns that might be lies, 95 times of 100: between two ranks of those that were."""
+    ordered = sorted(values)
+    apart = 0.98 * math.sqrt(len(ordered))
+    middle = (len(ordered) - 1) / 2
+    return ordered[max(math.floor(middle - apart), 0)], ordered[min(math.ceil(middle + apart), len(ordered) - 1)]
+
+
 def show(name, plain, recorded, unit):
     """The rate with the recorder as a part of the rate without: by the least times, and turn by turn."""
-    ratio = statistics.median(a / b for a, b in zip(plain, recorded))
+    ratios = [a / b for a, b in zip(plain, recorded)]
+    low, high = interval(ratios)
     print(
         f"  {name:34} {min(plain):8.3f} -> {min(recorded):8.3f} {unit:13} rate {min(plain) / min(recorded):.4f}, "
-        f"middle of {len(plain)} pairs {ratio:.4f}",
+        f"middle of {len(plain)} pairs {statistics.median(ratios):.4f} ({low:.4f} to {high:.4f})",
         flush=True,
     )
 
@@ -118,9 +128,9 @@ def processor_of(pid):
 
 
 class Redis:
-    """A server of its own; a turn is redis-benchmark's four commands against it, of 20,000 requests each."""
+    """A server of its own; a turn is redis-benchmark's four commands against it, of 5,000 requests each."""
 
-    REQUESTS = 20000
+    REQUESTS = 5000
 
     def __init__(self, environment, folder, name):
         self.socket = os.path.join(folder, name)
@@ -152,7 +162,7 @@ def bench_redis(world):
         servers = [Redis(world.environment(on), folder, f"socket-{on}") for on in (0, 1)]
         try:
             found = ([], [])
-            for turn in range(ROUNDS):
+            for turn in range(10 * ROUNDS):
                 for on in (0, 1) if turn % 2 else (1, 0):
                     found[on].append(servers[on].turn())
         finally:
@@ -170,9 +180,9 @@ def bench_llama(world, memtally, folder):
         return
     model = os.path.join(folder, "model.gguf")
     subprocess.run([memtally, "sample-model", "smollm-135m", model, "--random", "--type", "q8_0"], check=True, **QUIET)
-    command = [program, "-m", model, "-p", "64", "-n", "32", "-t", "1", "-r", "8"]
+    command = [program, "-m", model, "-p", "64", "-n", "16", "-t", "1", "-r", "1"]
     library_path = {"LD_LIBRARY_PATH": os.path.dirname(program)}
-    found = world.pairs(lambda on: seconds_of(command, world.environment(on, **library_path)), max(ROUNDS // 2, 3))
+    found = world.pairs(lambda on: seconds_of(command, world.environment(on, **library_path)), 5 * ROUNDS)
     os.unlink(model)
     show("llama-bench, all of it", *found, "s")
 

@@ -11,8 +11,14 @@
  * VmHWM comes from counters of which each processor keeps a part to itself, so that it may be wrong
  * by some hundred KiB. With --count each process is stopped as well before each call in which
  * resident memory falls, and PAGES is the largest number of bytes that the kernel then counted page
- * by page (Rss of smaps_rollup). That is right to the page, but the program runs slower. */
+ * by page (Rss of smaps_rollup). That is right to the page, but the program runs slower.
+ *
+ * While one thread is stopped the others would run on, and what they touch and take would come on
+ * top of what the stopped one is about to give back: a height that no undisturbed run has. So
+ * with --count all run on one processor, on which this program goes before them: it reads the pages
+ * before any of them runs again. */
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -158,6 +164,24 @@ static int follow(pid_t first)
     return WIFEXITED(first_status) ? WEXITSTATUS(first_status) : 128 + WTERMSIG(first_status);
 }
 
+/* The processor is for the command, too; what goes first is for this program alone. */
+static void share_one_processor(void)
+{
+    cpu_set_t one;
+    int processor = sched_getcpu();
+    CPU_ZERO(&one);
+    CPU_SET(processor < 0 ? 0 : (size_t)processor, &one);
+    if (sched_setaffinity(0, sizeof one, &one) < 0)
+        perror("highwater: threads run on while another is stopped");
+}
+
+static void go_first(void)
+{
+    const struct sched_param least = {.sched_priority = 1};
+    if (sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &least) < 0)
+        perror("highwater: others may run before their pages are read");
+}
+
 static pid_t start(char **command)
 {
     const long options = PTRACE_O_TRACEEXIT | PTRACE_O_TRACEEXEC | PTRACE_O_TRACEFORK |
@@ -188,12 +212,16 @@ int main(int n, char **words)
     n -= counts;
     words += counts;
     FILE *out = n < 3 ? NULL : fopen(words[1], "we");
+    if (counts)
+        share_one_processor();
     pid_t pid = out ? start(words + 2) : -1;
     if (pid < 0) {
         fputs("usage: highwater [--count] FILE COMMAND [ARGUMENT...], where ptrace() is allowed\n",
               stderr);
         return 125;
     }
+    if (counts)
+        go_first();
     int status = follow(pid);
     for (size_t i = 0; i < n_seen; i++)
         fprintf(out, "%ld %llu %llu\n", seen[i].pid, seen[i].bytes, seen[i].counted);

@@ -116,13 +116,25 @@ static void add_rows(struct breakdown *breakdown, const struct mt_tally_place *p
                                        .resident_bytes = place->total_resident_bytes});
 }
 
+static const char *why_no_skew(const struct mt_tally *tally)
+{
+    int is_missing = 0;
+    for (size_t i = 0; i < tally->n_processes; i++) {
+        if (tally->processes[i].is_carried)
+            return "none to tell: events lead to this moment, there is no picture of it";
+        is_missing |= !tally->processes[i].n_places;
+    }
+    return is_missing ? "unknown: nothing says what one of the processes held"
+                      : "unknown: the kernel's figure could not be read";
+}
+
 /* The kernel's own figure against the picture: what the program did while it was taken. */
-static void put_skew(const struct mt_tally_place *place, const struct cli_terminal *terminal,
-                     struct mt_strbuf *out)
+static void put_skew(const struct mt_tally *tally, const struct mt_tally_place *place,
+                     const struct cli_terminal *terminal, struct mt_strbuf *out)
 {
     char size[MT_SIZE_TEXT];
     if (!place->skew_known) {
-        cli_table_fact(terminal, out, "skew", "unknown: the kernel's figure could not be read");
+        cli_table_fact(terminal, out, "skew", "%s", why_no_skew(tally));
         return;
     }
     uint64_t skew = place->picture_skew_bytes < 0 ? 0 - (uint64_t)place->picture_skew_bytes
@@ -179,7 +191,7 @@ static void put_place(const struct cli_document *document, const struct mt_tally
         cli_table_fact(terminal, out, "others", "%s more is used by other programs",
                        mt_format_size(place->others_bytes, size));
     if (breakdown.measured && details_shown && strcmp(place->place, "host") == 0)
-        put_skew(place, terminal, out);
+        put_skew(document->tally, place, terminal, out);
 }
 
 void cli_table_places(const struct cli_document *document, const struct cli_terminal *terminal,

@@ -107,6 +107,37 @@ static void test_a_recording_in_every_format(void **state)
     assert_renders(&document, CLI_FORMAT_FOLDED, &ascii, "recording.folded");
 }
 
+/* Renders the sample as if the kernel's figure were not known, its first process like `first`. */
+static void assert_no_skew(const struct mt_tally_process *first, const char *why)
+{
+    struct mt_tally_place places[] = {sample_tally.places[0]};
+    struct mt_tally_process processes[] = {*first, sample_processes[1]};
+    struct mt_tally tally = sample_tally;
+    struct cli_document document = recorded();
+    struct mt_strbuf out = {0};
+    places[0].skew_known = 0;
+    tally.places = places;
+    tally.processes = processes;
+    document.tally = &tally;
+    assert_int_equal(cli_document_render(&document, CLI_FORMAT_TABLE, &ascii, &out, NULL), 0);
+    assert_non_null(strstr(mt_strbuf_text(&out), why));
+    mt_strbuf_finish(&out);
+}
+
+static void test_a_skew_that_is_not_known_says_why(void **state)
+{
+    (void)state;
+    struct mt_tally_process first = sample_processes[0];
+    assert_no_skew(&first, "skew         unknown: the kernel's figure could not be read\n");
+    first.n_places = 0;
+    assert_no_skew(&first, "skew         unknown: nothing says what one of the processes held\n");
+    first = sample_processes[0];
+    first.is_carried = 1;
+    assert_no_skew(
+        &first,
+        "skew         none to tell: events lead to this moment, there is no picture of it\n");
+}
+
 /* What a program marked, with what was resident by the last look before; not what memtally marked
  * itself, which are phases. */
 static void test_marks_of_a_program_are_in_the_table(void **state)
@@ -595,6 +626,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_recording_in_every_format),
+        cmocka_unit_test(test_a_skew_that_is_not_known_says_why),
         cmocka_unit_test(test_marks_of_a_program_are_in_the_table),
         cmocka_unit_test(test_blocks_of_processes_that_exited_are_not_called_unfinished),
         cmocka_unit_test(test_a_profile_in_every_format),

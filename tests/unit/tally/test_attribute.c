@@ -152,6 +152,20 @@ static void test_blocks_are_exact_to_the_byte(void **state)
     mt_tally_destroy(one.tally);
 }
 
+/* Where blocks lie that nobody knows the place of, no recorder has two over each other. */
+static void test_blocks_of_no_known_place_hold_no_more_than_was_taken(void **state)
+{
+    (void)state;
+    struct one one;
+    begin(&one, 0);
+    recorded_alloc(&one.recorded, MT_EVENT_ALLOC, MT_UNPLACED_FROM + 16, 300, 0);
+    recorded_alloc(&one.recorded, MT_EVENT_ALLOC, MT_UNPLACED_FROM + 32, 300, 0);
+    take_all(&one);
+    assert_int_equal(runtime(&one, "heap blocks"), 316);
+    assert_int_equal(allocated_of(one.place, MT_CATEGORY_RUNTIME, "heap blocks"), 316);
+    mt_tally_destroy(one.tally);
+}
+
 static void test_a_block_over_a_page_that_is_not_there_counts_what_is(void **state)
 {
     (void)state;
@@ -609,6 +623,7 @@ int main(void)
         TEST(test_what_a_thread_gave_back_before_it_went_on_is_not),
         TEST(test_runs_as_long_as_the_address_space_take_no_time),
         TEST(test_blocks_are_exact_to_the_byte),
+        TEST(test_blocks_of_no_known_place_hold_no_more_than_was_taken),
         TEST(test_a_block_over_a_page_that_is_not_there_counts_what_is),
         TEST(test_blocks_whose_place_was_not_kept_are_in_the_heap),
         TEST(test_more_blocks_without_a_place_than_the_heap_holds_share_it),

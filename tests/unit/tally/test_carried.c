@@ -154,6 +154,32 @@ static void test_what_a_process_that_is_gone_never_gave_back_is_not_there(void *
     mt_tally_destroy(tally);
 }
 
+/* The watcher finds the second program at the size that it has, and notes it as of then: the first
+ * is gone. The peak is the second's own. */
+static void test_a_program_and_the_one_in_its_place_are_not_added_up(void **state)
+{
+    (void)state;
+    struct recorded p = process_at(1, 7);
+    struct recorded q = process_at(8, 7);
+    struct recorded w = watch_at(0);
+    recorded_begin(&w, "watch");
+    seen(&w, 6, 7, 1, "loads", 0);
+    EVENT(&w, PROCESS_SAMPLE, 7, 1200 * PAGE, 1200 * PAGE);
+    ended(&w, 23, 7, MT_PROCESS_EXITED, 0);
+    recorded_end(&w, 24 * MS);
+    recorded_begin(&p, "7-0");
+    look(&p, 2, 300);
+    recorded_end(&p, 0);
+    recorded_begin(&q, "7-1");
+    look(&q, 20, 1300);
+    recorded_end(&q, 21 * MS);
+    struct mt_tally *tally = recorded_tally(MT_MOMENT_PEAK, 0);
+    assert_int_equal(tally->n_processes, 1);
+    assert_int_equal(tally->moment_ns, 20 * MS);
+    assert_int_equal(tally->places[0].total_resident_bytes, 1300 * PAGE);
+    mt_tally_destroy(tally);
+}
+
 /* Three times 400 pages are resident, pictured when the heap is empty again; in between all of it
  * was in use, and no page came or went. */
 static void test_of_a_plateau_the_fullest_moment_is_shown(void **state)
@@ -593,6 +619,7 @@ int main(void)
         TEST(test_a_height_that_a_process_has_left_is_not_of_anothers_peak),
         TEST(test_a_process_of_unknown_size_holds_what_it_allocated),
         TEST(test_what_a_process_that_is_gone_never_gave_back_is_not_there),
+        TEST(test_a_program_and_the_one_in_its_place_are_not_added_up),
         TEST(test_of_a_plateau_the_fullest_moment_is_shown),
         TEST(test_a_fuller_heap_below_the_peak_is_not_the_peak),
         TEST(test_the_fullest_picture_of_a_plateau_is_as_high_as_the_peak),

@@ -3,6 +3,7 @@
 #include "tests/support/unit.h"
 
 #include <memtally/tally.h>
+#include <memtally/units.h>
 #include <string.h>
 
 #include "tally/device_rows.h"
@@ -180,6 +181,8 @@ static void test_events_that_make_no_sense_do_no_harm(void **state)
     take(&story, MT_DEVICE_LINEAR, UINT64_MAX, 5 * MIB);
     tell(&story, MT_EVENT_DEVICE_ALLOC, 9, MT_DEVICE_LINEAR, 0x1000, 5 * MIB);
     tell(&story, MT_EVENT_DEVICE_ALLOC, UINT64_MAX, MT_DEVICE_LINEAR, 0x1000, 5 * MIB);
+    take(&story, MT_DEVICE_LINEAR, 0x5000, MT_UNKNOWN);
+    tell(&story, MT_EVENT_DEVICE_POOL, 0, 1, MT_UNKNOWN, 0);
     tell(&story, MT_EVENT_DEVICE, UINT64_MAX, 1, 0, 0);
     tell(&story, MT_EVENT_DEVICE_MAP, UINT64_MAX, UINT64_MAX, 5, 0);
     tell(&story, MT_EVENT_DEVICE_UNMAP, 0, UINT64_MAX, 0, 0);
