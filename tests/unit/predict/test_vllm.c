@@ -210,6 +210,54 @@ static void test_the_second_runner_set_nothing_aside_for_graphs(void **state)
     mt_estimate_destroy(now);
 }
 
+static struct mt_estimate *with_graphs(const struct mt_device_known *card)
+{
+    struct mt_predict_settings settings = on_h100("vllm@0.33.0", 1);
+    settings.batched_tokens = 8192;
+    settings.sequences = 256;
+    settings.device_known = card;
+    return estimate(settings);
+}
+
+/* Rehearsals of 0.33.0 with Llama 3.1 8B: of its 86 graphs, 51 of pieces have 289 nodes, 35 whole
+ * ones 386; a pool on an H100 has 134,217,728 bytes for 32 parts of 256 tokens. */
+static void test_graphs_have_the_nodes_and_parts_of_rehearsals(void **state)
+{
+    static const struct mt_device_known h100_card = {.gpu = "H100-80GB", .graph_node_bytes = 1000};
+    static const struct mt_device_known a100_card = {.gpu = "A100-80GB", .graph_node_bytes = 1000};
+    (void)state;
+    make_model(&made, &llama_3_1_8b);
+    struct mt_estimate *hopper = with_graphs(&h100_card);
+    struct mt_estimate *ampere = with_graphs(&a100_card);
+    assert_int_equal(hopper->graphs.n, 86);
+    assert_float_equal((double)hopper->graphs.driver_bytes / 1000, 51 * 289 + 35 * 386, 200);
+    assert_int_equal(hopper->graphs.pool_bytes - ampere->graphs.pool_bytes, 134217728);
+    mt_estimate_destroy(hopper);
+    mt_estimate_destroy(ampere);
+}
+
+static uint64_t weights_of(const char *engine)
+{
+    struct mt_estimate *result = estimate(on_h100(engine, 1));
+    uint64_t bytes = result->pool.weights_bytes;
+    mt_estimate_destroy(result);
+    return bytes;
+}
+
+/* In a rehearsal of 0.33.0 with AWQ the zero points of 4 bits have the size of the scales, which
+ * are of 16. Files of GPTQ name an order of rows beside zero points that no kernel reads. */
+static void test_zero_points_of_awq_are_widened_on_hopper(void **state)
+{
+    const uint64_t packed = 2 * 32 * 512;
+    (void)state;
+    make_model(&made, &llama_3_1_8b);
+    assert_int_equal(weights_of("vllm@0.19.0"), weights_of("vllm@0.18.0"));
+    add_tensor(&made, "self_attn.o_proj.qzeros", 32, 512, 4, MT_TENSOR_LAYER);
+    assert_int_equal(weights_of("vllm@0.19.0"), weights_of("vllm@0.18.0") + 3 * packed);
+    add_tensor(&made, "self_attn.o_proj.g_idx", 4096, 0, 4, MT_TENSOR_LAYER);
+    assert_int_equal(weights_of("vllm@0.19.0"), weights_of("vllm@0.18.0"));
+}
+
 /* Counters of 32 bit and two bits for each of 128,256 tokens, and four tables of 1,024 words: from
  * 0.27.0 on they are part of what is subtracted, before they come on top. */
 static void test_the_second_runner_keeps_counters(void **state)
@@ -753,6 +801,8 @@ int main(void)
         cmocka_unit_test(test_few_rows_of_logits_are_sorted_as_one),
         cmocka_unit_test(test_an_a100_is_taken_for_a_small_card),
         cmocka_unit_test(test_the_second_runner_set_nothing_aside_for_graphs),
+        cmocka_unit_test(test_graphs_have_the_nodes_and_parts_of_rehearsals),
+        cmocka_unit_test(test_zero_points_of_awq_are_widened_on_hopper),
         cmocka_unit_test(test_the_second_runner_keeps_counters),
         cmocka_unit_test(test_defaults_follow_the_version),
         cmocka_unit_test(test_heads_are_replicated_when_there_are_fewer_than_ranks),
