@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include <memtally/error.h>
+
 #include "made_model.h"
 #include "predict/budget/vllm.h"
 
