@@ -374,7 +374,9 @@ struct mt_budget_part mt_vllm_profile_of(const struct mt_predict_input *in,
     double width = (double)mt_engine_number(in->engine, key, 25) / 100;
     if (!counts_what_stays(in))
         bytes = mt_add(bytes, left_by_pass(in, stage, mxfp4_bytes));
-    bytes = most_of(bytes, compiling_bytes(in, stage));
+    uint64_t compiling = compiling_bytes(in, stage);
+    uint64_t staying = counts_what_stays(in) ? products_bytes(in) : 0;
+    bytes = most_of(bytes, compiling > staying ? compiling - staying : 0);
     struct mt_budget_part part = {MT_BUDGET_WITHIN, bytes, mt_scale(bytes, 1 - width),
                                   mt_scale(bytes, 1 + width)};
     if (encoder && pass <= sampling)
