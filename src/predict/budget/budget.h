@@ -8,6 +8,7 @@
 #ifndef MT_PREDICT_BUDGET_H
 #define MT_PREDICT_BUDGET_H
 
+#include "gpu/gpus.h"
 #include "predict/torch/torch.h"
 
 #define MT_BUDGET_PARTS_MAX 8
@@ -99,5 +100,7 @@ void mt_budget_write_rotations(uint64_t bytes, int place, struct mt_sheet *sheet
 
 /* The least memory of a device. */
 uint64_t mt_budget_smallest_device(const struct mt_predict_settings *settings);
+/* The first card, by its name or by the size of the smallest. */
+struct mt_gpu_spec mt_budget_card(const struct mt_predict_input *in);
 
 #endif

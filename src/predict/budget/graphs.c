@@ -9,6 +9,7 @@
 #include <memtally/predict.h>
 #include <memtally/units.h>
 
+#include "budget.h"
 #include "gpu/law.h"
 
 #define SIZES_MAX 600
@@ -259,6 +260,12 @@ static int recurs(const struct mt_model_description *d)
     return 0;
 }
 
+/* Neither experts nor recurrent layers. */
+static int is_plain(const struct mt_predict_input *in)
+{
+    return !in->d->experts && !recurs(in->d);
+}
+
 static double nodes_of_a_layer(const struct mt_predict_input *in)
 {
     const char *key = recurs(in->d)    ? "graphs.nodes.states"
@@ -289,17 +296,51 @@ static uint64_t decoded_tokens(const struct mt_estimate_graphs *graphs)
     return most;
 }
 
+/* Nodes of all graphs in a layer. Pieces leave attention out. */
+static double all_nodes_of_a_layer(const struct mt_predict_input *in,
+                                   const struct mt_estimate_graphs *graphs)
+{
+    double whole = nodes_of_a_layer(in);
+    double piece = is_plain(in) ? mt_engine_real(in->engine, "graphs.nodes.pieces", whole) : whole;
+    double nodes = 0;
+    for (size_t i = 0; i < graphs->n_groups; i++) {
+        int is_piece = !strcmp(graphs->groups[i].kind, "PIECEWISE");
+        nodes += (double)graphs->groups[i].n * (is_piece ? piece : whole);
+    }
+    return nodes;
+}
+
+/* FlashAttention 3 of whole graphs adds up as many parts of each token's result in 32 bit. */
+static uint64_t split_bytes(const struct mt_predict_input *in, const struct mt_torch_stage *stage,
+                            uint64_t tokens)
+{
+    uint64_t splits = mt_engine_number(in->engine, "graphs.splits.hopper", 0);
+    uint64_t widest = 0;
+    if (mt_budget_card(in).capability / 10 != 9)
+        return 0;
+    for (uint64_t i = stage->first; i < stage->end && i < in->d->n_layers; i++) {
+        const struct mt_model_layer *layer = &in->d->layers[i];
+        int is_plain_attention =
+            layer->attention != MT_ATTENTION_NONE && layer->attention != MT_ATTENTION_LATENT;
+        uint64_t heads = mt_ceil_div(layer->heads, in->settings->tensor_parallel);
+        uint64_t row = is_plain_attention ? mt_mul(heads, layer->value_size) : 0;
+        widest = row > widest ? row : widest;
+    }
+    return mt_mul(mt_mul(splits, tokens), mt_mul(widest, sizeof(float)));
+}
+
 void mt_budget_weigh_graphs(const struct mt_predict_input *in, const struct mt_torch_stage *stage,
                             struct mt_estimate_graphs *graphs)
 {
     struct mt_torch_forward forward;
     uint64_t layers = stage->end > stage->first ? stage->end - stage->first : 0;
-    uint64_t tokens = stage->is_last ? decoded_tokens(graphs) : 0;
-    uint64_t logits = mt_mul(tokens, in->d->vocabulary);
+    uint64_t decoded = decoded_tokens(graphs);
+    uint64_t logits = mt_mul(stage->is_last ? decoded : 0, in->d->vocabulary);
     mt_torch_forward_of(in, stage, graphs->largest_tokens, &forward);
     graphs->pool_bytes =
         mt_add(forward.bytes, mt_scale(logits, mt_engine_real(in->engine, "graphs.logits", 0)));
+    graphs->pool_bytes = mt_add(graphs->pool_bytes, split_bytes(in, stage, decoded));
     graphs->static_bytes = graphs->n ? mt_engine_number(in->engine, "graphs.static", 0) : 0;
     graphs->driver_bytes =
-        mt_scale(mt_mul(mt_mul(graphs->n, layers), node_bytes(in)), nodes_of_a_layer(in));
+        mt_scale(mt_mul(layers, node_bytes(in)), all_nodes_of_a_layer(in, graphs));
 }

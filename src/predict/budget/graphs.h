@@ -16,7 +16,9 @@
  *                         round, sizes become multiples of 1 + draft; add, multiples are added
  *   graphs.logits         bytes that a graph holds for each logit of a token
  *   graphs.static         bytes of buffers and workspaces that captures take beside the pool
- *   graphs.nodes          nodes of a layer; .experts and .states: of such layers
+ *   graphs.splits.hopper  parts of a token's attention that a graph adds up, on such cards
+ *   graphs.nodes          nodes of a layer; .experts and .states: of such layers; .pieces: of plain
+ *                         ones without attention
  *
  * A pool that all graphs share is as large as the largest one needs; smaller ones find room in it.
  * Each graph has its own nodes, which the driver keeps. */

@@ -25,7 +25,7 @@ struct rank {
     struct mt_vllm_pool pool;
     struct mt_vllm_experts experts;
     uint64_t rope_bytes;
-    uint64_t latent_bytes; /* of matrices that decompress latent vectors, kept once more */
+    uint64_t latent_bytes; /* beside the matrices that decompress latent vectors */
     uint64_t zero_bytes;   /* of zero points in a wider type */
     uint64_t weight_slack; /* that loading may leave */
 };
@@ -88,21 +88,31 @@ static uint64_t rope_cache(const struct mt_predict_input *in)
     return mt_mul(mt_budget_rotations(in), is_wide ? 4 : mt_torch_float_width(in->settings));
 }
 
-/* Matrices from latent vectors to keys and values, which decoding has in another shape. */
-static uint64_t latent_copies(const struct mt_predict_input *in, const struct mt_torch_stage *stage)
+static int is_quantised(const struct mt_model_description *d)
+{
+    return d->dtype && strcmp(d->dtype, "bf16") != 0 && strcmp(d->dtype, "f16") != 0 &&
+           strcmp(d->dtype, "f32") != 0;
+}
+
+/* Matrices from latent vectors to keys and values, which decoding has in another shape: views where
+ * they are floats. And the workspace of a backend that is only looked at. */
+static uint64_t latent_bytes(const struct mt_predict_input *in, const struct mt_torch_stage *stage)
 {
     const struct mt_model_description *d = in->d;
     uint64_t row = mt_mul(d->kv_lora_rank, mt_torch_float_width(in->settings));
-    uint64_t bytes = 0;
-    if (!mt_engine_has(in->engine, "weights.latent", "copied"))
-        return 0;
+    uint64_t copies = 0;
+    int is_there = 0;
+    int copied = is_quantised(d) && mt_engine_has(in->engine, "weights.latent", "copied");
     for (uint64_t i = stage->first; i < stage->end && i < d->n_layers; i++) {
         uint64_t heads = mt_ceil_div(d->layers[i].heads, in->settings->tensor_parallel);
-        if (d->layers[i].attention == MT_ATTENTION_LATENT)
-            bytes = mt_add(bytes,
-                           mt_mul(mt_mul(heads, d->qk_nope_head_size + d->value_head_size), row));
+        uint64_t copy = mt_mul(mt_mul(heads, d->qk_nope_head_size + d->value_head_size), row);
+        if (d->layers[i].attention != MT_ATTENTION_LATENT)
+            continue;
+        is_there = 1;
+        copies = mt_add(copies, copied ? copy : 0);
     }
-    return bytes;
+    uint64_t workspace = mt_engine_number(in->engine, "weights.latent.workspace", 0);
+    return mt_add(copies, is_there ? workspace : 0);
 }
 
 static int is_named(const struct mt_model_tensor *tensor, const char *part)
@@ -139,7 +149,7 @@ static void weigh(const struct mt_predict_input *in, struct rank *rank)
     const struct mt_torch_weights *w = &rank->budget.weights;
     mt_vllm_experts_of(in, &rank->budget.stage, w->mxfp4_bytes, &rank->experts);
     rank->rope_bytes = rope_cache(in);
-    rank->latent_bytes = latent_copies(in, &rank->budget.stage);
+    rank->latent_bytes = latent_bytes(in, &rank->budget.stage);
     rank->zero_bytes = widened_zero_points(in, &rank->budget.stage);
     uint64_t made = rank->rope_bytes + rank->latent_bytes + rank->zero_bytes;
     uint64_t tensors = w->bytes + w->rounding_bytes;
@@ -258,14 +268,15 @@ static void write_weights(const struct rank *rank, struct mt_sheet *sheet)
                  "%" PRIu64 " of experts laid out anew", w->mxfp4_bytes);
     mt_budget_write_rotations(rank->rope_bytes, place, sheet);
     if (rank->latent_bytes)
-        mt_sheet_add(sheet,
-                     &(struct mt_sheet_term){.place = place,
-                                             .category = MT_CATEGORY_WEIGHTS,
-                                             .name = "latent matrices",
-                                             .rule = "weights.latent",
-                                             .bytes = rank->latent_bytes,
-                                             .provenance = MT_PROVENANCE_DERIVED},
-                     "layers * heads * latent width * (key + value) once more");
+        mt_sheet_add(
+            sheet,
+            &(struct mt_sheet_term){.place = place,
+                                    .category = MT_CATEGORY_WEIGHTS,
+                                    .name = "latent matrices",
+                                    .rule = "weights.latent",
+                                    .bytes = rank->latent_bytes,
+                                    .provenance = MT_PROVENANCE_DERIVED},
+            "of quantised ones layers * heads * latent width * (key + value), and a workspace");
     if (rank->zero_bytes)
         mt_sheet_add(sheet,
                      &(struct mt_sheet_term){.place = place,

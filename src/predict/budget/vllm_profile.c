@@ -5,7 +5,6 @@
  * its input, which its caller still holds. */
 #include <string.h>
 
-#include "gpu/gpus.h"
 #include "model/families.h"
 #include "vllm.h"
 
@@ -299,19 +298,9 @@ static uint64_t workspace_bytes(const struct mt_predict_input *in,
     return mt_mul(mt_mul(w.tokens, widest), w.element);
 }
 
-static struct mt_gpu_spec card(const struct mt_predict_input *in)
-{
-    const struct mt_predict_settings *settings = in->settings;
-    struct mt_gpu_row row = {.key = ""};
-    const char *name = settings->device_known ? settings->device_known[0].gpu : "";
-    if (!*name || mt_gpu_find(name, &row, NULL) < 0)
-        mt_gpu_of_size(mt_budget_smallest_device(settings), NULL, &row, NULL);
-    return row.gpu;
-}
-
 int mt_vllm_is_hopper(const struct mt_predict_input *in)
 {
-    return card(in).capability / 10 == 9;
+    return mt_budget_card(in).capability / 10 == 9;
 }
 
 /* What products of matrices work in, of Hopper and of other generations. */
@@ -326,7 +315,7 @@ static uint64_t products_bytes(const struct mt_predict_input *in)
  * for each multiprocessor. */
 static uint64_t masking_bytes(const struct mt_predict_input *in)
 {
-    uint64_t most = card(in).multiprocessors;
+    uint64_t most = mt_budget_card(in).multiprocessors;
     uint64_t rows = mt_vllm_logit_rows(in->settings);
     uint64_t programs = 1;
     if (!mt_engine_has(in->engine, "activations.sampler", "masks"))
@@ -385,7 +374,9 @@ struct mt_budget_part mt_vllm_profile_of(const struct mt_predict_input *in,
     double width = (double)mt_engine_number(in->engine, key, 25) / 100;
     if (!counts_what_stays(in))
         bytes = mt_add(bytes, left_by_pass(in, stage, mxfp4_bytes));
-    bytes = most_of(bytes, compiling_bytes(in, stage));
+    uint64_t compiling = compiling_bytes(in, stage);
+    uint64_t staying = counts_what_stays(in) ? products_bytes(in) : 0;
+    bytes = most_of(bytes, compiling > staying ? compiling - staying : 0);
     struct mt_budget_part part = {MT_BUDGET_WITHIN, bytes, mt_scale(bytes, 1 - width),
                                   mt_scale(bytes, 1 + width)};
     if (encoder && pass <= sampling)

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: MIT */
+/* What vLLM's profiling run, its weights and its graphs take, against rehearsals of it. */
+#include "tests/support/unit.h"
+
+#include <memtally/predict.h>
+
+#include "made_model.h"
+
+static struct made_model made;
+static uint64_t h100[] = {81080 * MADE_MIB};
+
+static struct mt_predict_settings on_h100(const char *engine)
+{
+    return (struct mt_predict_settings){.engine = engine,
+                                        .device_bytes = h100,
+                                        .n_devices = 1,
+                                        .tensor_parallel = 1,
+                                        .context_tokens = 8192};
+}
+
+static double gib(uint64_t bytes)
+{
+    return (double)bytes / (double)MADE_GIB;
+}
+
+static uint64_t activations_of(const char *engine, uint64_t tokens, uint64_t sequences)
+{
+    struct mt_predict_settings settings = on_h100(engine);
+    settings.batched_tokens = tokens;
+    settings.sequences = sequences;
+    settings.eager = 1;
+    struct mt_estimate *result = made_estimate(&made, settings);
+    uint64_t bytes = result->pool.activations_bytes;
+    mt_estimate_destroy(result);
+    return bytes;
+}
+
+/* Llama 3.1 8B in 0.33.0, of a rehearsal: three rows of hidden states, gate and up, and their
+ * product, 904,926,720 bytes of 8,192 tokens; with 16,384 and 1,024 sequences 1,986,049,536 of the
+ * sampler. In 0.32.0 its runner samples greedily: the pass is more. Before it sorted logits. */
+static void test_a_run_is_counted_tensor_by_tensor(void **state)
+{
+    (void)state;
+    make_model(&made, &llama_3_1_8b);
+    made.model.description.architecture = "llama";
+    const uint64_t row = 2 * 3 * (4096 + 14336);
+    assert_int_equal(activations_of("vllm@0.33.0", 8192, 256), 8192 * row);
+    assert_float_equal(gib(activations_of("vllm@0.33.0", 8192, 256)), 904926720 / 0x1p30, 0.002);
+    assert_float_equal(gib(activations_of("vllm@0.33.0", 16384, 1024)), 1986049536 / 0x1p30, 0.02);
+    assert_int_equal(activations_of("vllm@0.32.0", 16384, 1024), 16384 * row);
+    assert_int_equal(activations_of("vllm@0.19.1", 8192, 256),
+                     939524096); /* and 32 MiB of cuBLAS */
+    assert_float_equal(gib(activations_of("vllm@0.19.1", 16384, 1024)), 2093090816 / 0x1p30, 0.004);
+    assert_true(activations_of("vllm@0.21.0", 16384, 1024) >
+                activations_of("vllm@0.32.0", 16384, 1024));
+    assert_true(activations_of("vllm@0.16.0", 16384, 1024) >
+                2 * activations_of("vllm@0.21.0", 16384, 1024));
+}
+
+static struct mt_estimate *with_sequences(const char *engine, uint64_t sequences)
+{
+    struct mt_predict_settings settings = on_h100(engine);
+    settings.batched_tokens = 8192;
+    settings.sequences = sequences;
+    settings.eager = 1;
+    return made_estimate(&made, settings);
+}
+
+/* Llama 3.1 8B in 0.15.1, of a rehearsal: 1,352,803,328 bytes. PyTorch's sort has nine rows of 32
+ * bit for each sequence beside the logits in 16, and cuBLAS 32 MiB on Hopper. */
+static void test_an_older_sampler_sorts_logits(void **state)
+{
+    (void)state;
+    make_model(&made, &llama_3_1_8b);
+    assert_int_equal(activations_of("vllm@0.15.1", 8192, 256) - 8192 * 4096 * 2,
+                     256 * (128256 * (9 * 4 + 2) + 2 * 4096 * 2) + 32 * MADE_MIB);
+    assert_float_equal(gib(activations_of("vllm@0.15.1", 8192, 256)), 1352803328 / 0x1p30, 0.0005);
+}
+
+/* The same model in 0.12.0 with 2,048 tokens and 64 sequences, of a rehearsal: 465,047,040 bytes.
+ * With fewer rows than 128 PyTorch sorts all as one, with a key for each index. */
+static void test_few_rows_of_logits_are_sorted_as_one(void **state)
+{
+    (void)state;
+    make_model(&made, &llama_3_1_8b);
+    assert_float_equal(gib(activations_of("vllm@0.12.0", 2048, 64)), 465047040 / 0x1p30, 0.004);
+    assert_true(activations_of("vllm@0.12.0", 2048, 127) >
+                activations_of("vllm@0.12.0", 2048, 128));
+}
+
+/* "a100" not in device_name: of the cards with 70 GiB and more it alone has few of both. */
+static void test_an_a100_is_taken_for_a_small_card(void **state)
+{
+    static const struct mt_device_known a100 = {.gpu = "A100-80GB"};
+    struct mt_predict_settings settings = on_h100("vllm@0.15.1");
+    (void)state;
+    make_model(&made, &llama_3_1_8b);
+    settings.device_known = &a100;
+    struct mt_estimate *now = made_estimate(&made, settings);
+    settings.engine = "vllm@0.8.5";
+    struct mt_estimate *before = made_estimate(&made, settings);
+    assert_int_equal(now->settings.batched_tokens, 2048);
+    assert_int_equal(now->settings.sequences, 256);
+    assert_int_equal(before->settings.batched_tokens, 8192);
+    mt_estimate_destroy(now);
+    mt_estimate_destroy(before);
+}
+
+/* Its estimate of graphs is 0 up to 0.28.0. */
+static void test_the_second_runner_set_nothing_aside_for_graphs(void **state)
+{
+    (void)state;
+    make_model(&made, &llama_3_1_8b);
+    made.model.description.architecture = "llama";
+    struct mt_estimate *first = made_estimate(&made, on_h100("vllm@0.22.0"));
+    struct mt_estimate *second = made_estimate(&made, on_h100("vllm@0.28.0"));
+    struct mt_estimate *now = made_estimate(&made, on_h100("vllm@0.29.0"));
+    assert_true(first->pool.graphs_bytes > 0);
+    assert_int_equal(second->pool.graphs_bytes, 0);
+    assert_true(now->pool.graphs_bytes > 0);
+    mt_estimate_destroy(first);
+    mt_estimate_destroy(second);
+    mt_estimate_destroy(now);
+}
+
+static struct mt_estimate *with_graphs(const struct mt_device_known *card)
+{
+    struct mt_predict_settings settings = on_h100("vllm@0.33.0");
+    settings.batched_tokens = 8192;
+    settings.sequences = 256;
+    settings.device_known = card;
+    return made_estimate(&made, settings);
+}
+
+/* Rehearsals of 0.33.0 with Llama 3.1 8B: of its 86 graphs, 51 of pieces have 289 nodes, 35 whole
+ * ones 386; a pool on an H100 has 134,217,728 bytes for 32 parts of 256 tokens. */
+static void test_graphs_have_the_nodes_and_parts_of_rehearsals(void **state)
+{
+    static const struct mt_device_known h100_card = {.gpu = "H100-80GB", .graph_node_bytes = 1000};
+    static const struct mt_device_known a100_card = {.gpu = "A100-80GB", .graph_node_bytes = 1000};
+    (void)state;
+    make_model(&made, &llama_3_1_8b);
+    struct mt_estimate *hopper = with_graphs(&h100_card);
+    struct mt_estimate *ampere = with_graphs(&a100_card);
+    assert_int_equal(hopper->graphs.n, 86);
+    assert_float_equal((double)hopper->graphs.driver_bytes / 1000, 51 * 289 + 35 * 386, 200);
+    assert_int_equal(hopper->graphs.pool_bytes - ampere->graphs.pool_bytes, 134217728);
+    mt_estimate_destroy(hopper);
+    mt_estimate_destroy(ampere);
+}
+
+static uint64_t weights_of(const char *engine)
+{
+    struct mt_estimate *result = made_estimate(&made, on_h100(engine));
+    uint64_t bytes = result->pool.weights_bytes;
+    mt_estimate_destroy(result);
+    return bytes;
+}
+
+/* In a rehearsal of 0.33.0 with AWQ the zero points of 4 bits have the size of the scales, which
+ * are of 16. Files of GPTQ name an order of rows beside zero points that no kernel reads. */
+static void test_zero_points_of_awq_are_widened_on_hopper(void **state)
+{
+    const uint64_t packed = 2 * 32 * 512;
+    (void)state;
+    make_model(&made, &llama_3_1_8b);
+    assert_int_equal(weights_of("vllm@0.19.0"), weights_of("vllm@0.18.0"));
+    add_tensor(&made, "self_attn.o_proj.qzeros", 32, 512, 4, MT_TENSOR_LAYER);
+    assert_int_equal(weights_of("vllm@0.19.0"), weights_of("vllm@0.18.0") + 3 * packed);
+    add_tensor(&made, "self_attn.o_proj.g_idx", 4096, 0, 4, MT_TENSOR_LAYER);
+    assert_int_equal(weights_of("vllm@0.19.0"), weights_of("vllm@0.18.0"));
+}
+
+/* Counters of 32 bit and two bits for each of 128,256 tokens, and four tables of 1,024 words: from
+ * 0.27.0 on they are part of what is subtracted, before they come on top. */
+static void test_the_second_runner_keeps_counters(void **state)
+{
+    (void)state;
+    make_model(&made, &llama_3_1_8b);
+    made.model.description.architecture = "llama";
+    const uint64_t each = 128256 * 4 + 128256 / 4 + 4 * 4096;
+    struct mt_estimate *few = with_sequences("vllm@0.33.0", 128);
+    struct mt_estimate *many = with_sequences("vllm@0.33.0", 256);
+    struct mt_estimate *before = with_sequences("vllm@0.26.0", 256);
+    struct mt_estimate *first = with_sequences("vllm@0.22.0", 256);
+    assert_int_equal(many->pool.other_bytes - few->pool.other_bytes, 128 * each);
+    assert_int_equal(many->pool.other_bytes - before->pool.other_bytes, 256 * each);
+    assert_int_equal(made_row(before, 1, MT_CATEGORY_WORKSPACE), 256 * each);
+    assert_int_equal(made_row(first, 1, MT_CATEGORY_WORKSPACE), 0);
+    mt_estimate_destroy(few);
+    mt_estimate_destroy(many);
+    mt_estimate_destroy(before);
+    mt_estimate_destroy(first);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_run_is_counted_tensor_by_tensor),
+        cmocka_unit_test(test_an_older_sampler_sorts_logits),
+        cmocka_unit_test(test_few_rows_of_logits_are_sorted_as_one),
+        cmocka_unit_test(test_an_a100_is_taken_for_a_small_card),
+        cmocka_unit_test(test_the_second_runner_set_nothing_aside_for_graphs),
+        cmocka_unit_test(test_graphs_have_the_nodes_and_parts_of_rehearsals),
+        cmocka_unit_test(test_zero_points_of_awq_are_widened_on_hopper),
+        cmocka_unit_test(test_the_second_runner_keeps_counters),
+    };
+    return RUN_TESTS(tests);
+}
