@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <memtally/error.h>
 #include <memtally/run.h>
 #include <memtally/units.h>
 #include <stdio.h>
@@ -10,7 +11,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/error.h"
 #include "cli/budget/needs.h"
 #include "cli/command.h"
 #include "cli/console.h"
@@ -67,11 +67,12 @@ static const struct cli_option attach_options[] = {
     {.name = "picture-share",
      .kind = CLI_REAL,
      .argument = "PERCENT",
-     .fallback = "1",
+     .fallback = "0.4",
      .least = 0,
      .most = 100,
      .offset = AT(picture_share),
-     .help = "how much of a core pictures of the resident pages may take while memtally watches"},
+     .help = "how much of a core pictures of the resident pages may take while memtally watches; "
+             "all else takes 0.5 % at most"},
     {.name = "no-endpoint",
      .kind = CLI_FLAG,
      .offset = AT(no_endpoint),

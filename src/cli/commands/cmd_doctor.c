@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <memtally/doctor.h>
+#include <memtally/error.h>
 #include <memtally/job.h>
 
 #include "cli/calibrate.h"

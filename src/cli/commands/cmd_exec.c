@@ -7,7 +7,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/error.h"
+#include <memtally/error.h>
+
 #include "base/ticks.h"
 #include "cli/budget/admit.h"
 #include "cli/budget/held_run.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* memtally graphs: CUDA graphs of a run, or what one run has more than another. */
 #include <errno.h>
+#include <memtally/error.h>
 #include <memtally/graphs.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -8,7 +9,6 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "base/error.h"
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/document/graphs.h"

@@ -3,7 +3,9 @@
 #include <ctype.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <memtally/error.h>
 #include <memtally/guard.h>
+#include <memtally/units.h>
 #include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
@@ -14,7 +16,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/error.h"
 #include "cli/budget/needs.h"
 #include "cli/command.h"
 #include "cli/console.h"

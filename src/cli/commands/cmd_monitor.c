@@ -3,7 +3,9 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <memtally/alarm.h>
+#include <memtally/error.h>
 #include <memtally/monitor.h>
+#include <memtally/units.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <memtally/error.h>
 #include <memtally/run.h>
 #include <memtally/units.h>
 #include <signal.h>
@@ -11,7 +12,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/error.h"
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/document/loaded.h"

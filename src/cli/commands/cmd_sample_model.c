@@ -2,6 +2,7 @@
 /* memtally sample-model: a model file of a given shape, so that everything can be tried without a
  * download. */
 #include <inttypes.h>
+#include <memtally/error.h>
 #include <memtally/model.h>
 #include <memtally/units.h>
 #include <signal.h>
@@ -9,7 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/error.h"
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/model/sample_from.h"

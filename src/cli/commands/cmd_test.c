@@ -7,7 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/error.h"
+#include <memtally/error.h>
+
 #include "cli/budget/suite.h"
 #include "cli/command.h"
 #include "cli/console.h"
