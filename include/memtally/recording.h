@@ -102,8 +102,8 @@ struct mt_device_span {
     uint64_t begin_ns;         /* since the start of the recording */
     uint64_t end_ns;           /* MT_UNKNOWN where it stayed */
     int is_segment;            /* an allocation of the driver's; else a block within one */
-    enum mt_category category; /* of a block, MT_CATEGORY_NONE where nothing tells */
-    const char *name;          /* likewise: "parameters"; "" where nothing tells */
+    enum mt_category category; /* of a block; MT_CATEGORY_NONE if it is not known */
+    const char *name;          /* likewise: "parameters"; "" if it is not known */
 };
 
 /* What one process had of one device. Spans are in the order of begin_ns; a segment comes before

@@ -202,7 +202,7 @@ static void check_cgroup(const struct look *look, struct mt_check *check)
     mt_cgroup_find(&look->os->host, 0, &cgroup);
     if (cgroup.version == 0 || !look->has_sample) {
         found(check, MT_CHECK_LIMITED, "no control group accounts for memory");
-        advise(check, "limits of a container are not seen; mount /sys/fs/cgroup into it");
+        advise(check, "memtally does not see limits of a container; mount /sys/fs/cgroup into it");
         return;
     }
     if (look->sample.cgroup_limit_bytes != MT_UNKNOWN)
@@ -357,7 +357,9 @@ static void check_drm(const struct look *look, struct mt_check *check)
     struct mt_cards cards;
     int status = mt_cards_read(&look->os->host, &cards);
     if (status == 0 && *cards.unseen) {
-        found(check, MT_CHECK_LIMITED, "%s; memory of AMD's and Intel's devices is not recorded",
+        found(check, MT_CHECK_LIMITED,
+              "%s; memtally does not record memory of AMD's and Intel's "
+              "devices",
               cards.all);
         advise(check, "nothing to do: a report shows the host's memory and that of CUDA's devices");
         return;

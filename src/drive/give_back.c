@@ -122,8 +122,7 @@ static void ask_ports(struct giving *giving, const char *proc, pid_t root)
         return;
     mt_engine_title(giving->engine, title);
     snprintf(given->problem, sizeof given->problem,
-             n ? "%s did not answer in time" : "%s listens on no port that can be seen from here",
-             title);
+             n ? "%s did not answer in time" : "memtally sees no port that %s listens on", title);
 }
 
 void mt_drive_give_back(const char *proc, pid_t root, uint64_t timeout_ms,
@@ -147,7 +146,7 @@ void mt_drive_give_back(const char *proc, pid_t root, uint64_t timeout_ms,
                  title);
     else if (!mt_drive_running_is_near(proc, root))
         snprintf(given->problem, sizeof given->problem,
-                 "%s was not asked: its network cannot be reached from here", title);
+                 "memtally did not ask %s: it cannot reach its network from here", title);
     else
         ask_ports(&giving, proc, root);
 }

@@ -149,7 +149,7 @@ static void say_unasked(struct mt_drive_running *running, const struct mt_drive_
     mt_engine_title(asking->engine, title);
     if (!n_ports)
         snprintf(running->problem, sizeof running->problem,
-                 "%s listens on no port that can be seen from here", title);
+                 "memtally sees no port that %s listens on", title);
     else if (asking->refused)
         snprintf(running->problem, sizeof running->problem,
                  "%s answered with status %d; it may ask for a key", title, asking->refused);
@@ -218,8 +218,8 @@ static void ask_engine(const char *proc, uint64_t timeout_ms, struct mt_drive_ru
         say_unasked(running, &(struct mt_drive_asking){.engine = &engine}, 1, timeout_ms);
     else if (!asked)
         snprintf(running->problem, sizeof running->problem,
-                 "%s was not asked: it has a network of its own, which this user may not enter; "
-                 "root may",
+                 "memtally did not ask %s: it has a network of its own, which this user may not "
+                 "enter; root may",
                  mt_engine_title(&engine, title));
 }
 

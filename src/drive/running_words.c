@@ -195,7 +195,7 @@ static void say_estimate(struct speech *speech, const struct mt_estimate *estima
     const struct mt_tally_place *device = place_named(&estimate->tally, "gpu:0");
     int is_measured = resident(speech->host, MT_CATEGORY_WEIGHTS) > 0;
     if (device && !*speech->running->gpu_layers && !holds_all(speech, device)) {
-        why(speech, "how many layers lie on the device is not said by the server");
+        why(speech, "the server does not say how many layers lie on the device");
         return;
     }
     if (host)
@@ -212,7 +212,7 @@ static void say_llama(struct speech *speech, const struct mt_model *model)
     struct mt_estimate *estimate;
     uint64_t capacity = USUAL_DEVICE;
     if (speech->n_devices > 1) {
-        why(speech, "which of %zu devices has which layers is not said by the server",
+        why(speech, "the server does not say which of %zu devices has which layers",
             speech->n_devices);
         return;
     }
@@ -336,13 +336,13 @@ static void say_pool(struct speech *speech, const struct mt_model *model)
     else if (speech->n_devices == n)
         say_ranks(speech, &rank, n);
     else
-        why(speech, "which of %zu devices has which part is not said by the server",
+        why(speech, "the server does not say which of %zu devices has which part",
             speech->n_devices);
 }
 
 /* ---- all of it ---- */
 
-/* Ollama's word of what it has loaded, where nothing tells its parts. */
+/* Ollama's word of what it has loaded; it does not say the parts. */
 static void say_loaded(struct speech *speech)
 {
     static const char name[] = "weights, cache and compute by the engine's own word";

@@ -49,8 +49,8 @@ int mt_place_way_of(const struct mt_engine *engine, enum mt_place_way *way, stru
             return 0;
         }
     return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET,
-                   "%s cannot be told which layers go to which device; --tensor-parallel of "
-                   "'memtally estimate' divides each layer",
+                   "%s takes no placement of layers on devices; --tensor-parallel of 'memtally "
+                   "estimate' divides each layer",
                    engine->name);
 }
 

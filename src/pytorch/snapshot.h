@@ -29,7 +29,7 @@ enum mt_snapshot_action_kind {
 struct mt_snapshot_stack {
     size_t n;
     const struct mt_snapshot_frame **frames;
-    uint16_t purpose; /* index into mt_snapshot_purposes; 0 where nothing tells */
+    uint16_t purpose; /* index into mt_snapshot_purposes; 0 if it is not known */
 };
 
 struct mt_snapshot_frame {

@@ -597,7 +597,7 @@ static int add_unseen_note(struct work *work, struct mt_tally *tally)
         if (sample->kind != MT_MACHINE_UNSEEN)
             continue;
         snprintf(text, sizeof text,
-                 "memory of AMD's and Intel's devices is not recorded, and here is %.*s",
+                 "memtally does not record memory of AMD's and Intel's devices, and here is %.*s",
                  (int)(sample->text.length < 200 ? sample->text.length : 200),
                  (const char *)sample->text.data);
         return add_note(work, tally, text);

@@ -83,7 +83,7 @@ class Labels:
 
 
 class Scopes(threading.local):
-    """Names for what happens in a thread: what it allocates, and nobody tells what it is for, is shown under them."""
+    """Names for what happens in a thread: the report shows under them what it allocates without a known use."""
 
     begin_scope = hook("scope_begin", ctypes.c_int, ctypes.c_char_p)
     end_scope = hook("scope_end")

@@ -88,7 +88,7 @@ class Operations:
 
 
 def _shapes(args, kwargs):
-    """"[2, 16] [16, 4] 1", of numbers themselves."""
+    """"[2, 16] [16, 4]": the shapes of tensors; other arguments are blanks."""
     return " ".join(_shape(value) for value in (*args, *kwargs.values()))[:300]
 
 

@@ -182,7 +182,7 @@ int estimate_open_model(const char *name, int remote, struct mt_model **model,
                        "'%.200s' cannot be read; expected an https URL", name);
     if (strstr(name, "://"))
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
-                       "'%.200s' is read over the network only with --remote", name);
+                       "memtally reads '%.200s' over the network only with --remote", name);
     if (is_modelfile(name))
         return open_modelfile(name, model, error);
     if (cli_remote_is_name(name) && cli_hub_cache_find(name, environ, cached, sizeof cached))

@@ -26,9 +26,9 @@ int profile_contained_find(const char *name, struct profile_contained *profile)
     if (code != CLI_EXIT_OK)
         return code;
     if (!*profile->container->socket) {
-        cli_complain("profile: no socket of the engine that runs the container %s can be asked, "
-                     "and nothing can be copied into it without one; 'memtally attach --container "
-                     "%s' looks at it from outside",
+        cli_complain("profile: memtally reaches no socket of the engine that runs the container "
+                     "%s, and without one it cannot copy anything into it; 'memtally attach "
+                     "--container %s' looks at it from outside",
                      name, name);
         return CLI_EXIT_CANNOT;
     }
@@ -73,7 +73,7 @@ const char *profile_contained_note(struct profile_contained *profile)
     if (!*why)
         return NULL;
     snprintf(profile->note, sizeof profile->note,
-             "The program in the container was watched from outside: %s.", why);
+             "memtally watched the program in the container from outside: %s.", why);
     return profile->note;
 }
 

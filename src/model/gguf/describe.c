@@ -117,8 +117,8 @@ static void read_general(struct describing *g)
     d->format = MT_MODEL_GGUF;
     d->n_files = g->gguf->n_parts;
     if (!pair || !pair->text || !*pair->text) {
-        note(g, "The file does not say which architecture it is of (general.architecture); only "
-                "its tensors are known.");
+        note(g, "The file does not name its architecture (general.architecture): memtally knows "
+                "only its tensors.");
     } else {
         d->architecture = pair->text;
         g->family = mt_family_of_gguf(pair->text);
@@ -557,8 +557,8 @@ static void note_contradictions(struct describing *g)
         n_sizeless += attends && layer->key_size == 0;
     }
     if (n_sizeless)
-        note(g, "The size of heads is not known (attention.head_count is missing or 0): keys and "
-                "values are not counted.");
+        note(g, "The file does not give the size of heads (attention.head_count is missing or "
+                "0): memtally counts no keys and values.");
     if (n_empty)
         note(g, "Some layers that block_count counts have no tensors; they count with keys and "
                 "values.");
@@ -572,8 +572,8 @@ static void say_what_is_unknown(struct describing *g)
     struct mt_model_description *d = g->d;
     if (d->architecture && !g->family && !d->is_projector && !g->code &&
         mt_model_note(g->model,
-                      "The family '%s' is not known: weights are exact, the kinds of its layers "
-                      "are a guess from the common keys.",
+                      "memtally does not know the family '%s': weights are exact, the kinds of "
+                      "its layers are a guess from the common keys.",
                       d->architecture) != 0)
         g->code = mt_fail(g->error, MT_ENOMEM, MT_NO_OFFSET, "out of memory for a note");
     if (d->architecture && find(g, "attention.indexer.types"))

@@ -305,8 +305,8 @@ static int take_first(void *to, size_t index, const struct mt_json_token *value)
 
 static int note_unnamed(struct mt_model *model, const struct mt_hf_config *config)
 {
-    static const char so[] = "its layers are taken to be like those of llama, as far as "
-                             "config.json does not say otherwise.";
+    static const char so[] = "memtally assumes layers like those of llama, as far as config.json "
+                             "does not say otherwise.";
     struct mt_json_token class = {.length = 0};
     mt_hf_each(config, MT_HF_architectures, take_first, &class);
     if (!class.length)
@@ -321,7 +321,7 @@ static int note_unknown(struct mt_model *model, const struct mt_hf_config *confi
     if (!type->is_there || type->token.type != MT_JSON_STRING || !type->token.length)
         return note_unnamed(model, config);
     return mt_model_note(model,
-                         "The model type \"%.*s\" is not known: its layers are taken to be like "
+                         "memtally does not know the model type \"%.*s\": it assumes layers like "
                          "those of llama, as far as config.json does not say otherwise.",
                          mt_hf_shown_length(&type->token), type->token.text);
 }
@@ -349,8 +349,8 @@ static int note_encoders(struct mt_model *model, const struct mt_hf_config *conf
     int sees = config->values[MT_HF_vision_config].is_there;
     int speaks = config->values[MT_HF_talker_config].is_there;
     int hears = config->values[MT_HF_audio_config].is_there;
-    if (speaks && mt_model_note(model, "The model also has a part that speaks, which config.json "
-                                       "alone gives no tensors of."))
+    if (speaks && mt_model_note(model, "The model also has a part that speaks; config.json alone "
+                                       "does not give its tensors."))
         return MT_ENOMEM;
     model->description.lacks_encoders = sees || hears || speaks;
     model->description.encoder_parameters =
@@ -358,8 +358,8 @@ static int note_encoders(struct mt_model *model, const struct mt_hf_config *conf
     if (!sees && !hears)
         return 0;
     return mt_model_note(model,
-                         "The model also has an encoder of %s, which config.json alone gives "
-                         "no tensors of.",
+                         "The model also has an encoder of %s; config.json alone does not give "
+                         "its tensors.",
                          sees && hears ? "images and one of audio"
                          : sees        ? "images"
                                        : "audio");

@@ -219,8 +219,8 @@ static int read_method(struct mt_hf_build *build, const struct mt_hf_value *meth
     build->packing = MT_HF_UNPACKED;
     int length = (int)(method->token.length < 60 ? method->token.length : 60);
     return mt_model_note(build->model,
-                         "The weights are packed by \"%.*s\", which is not known: their size is "
-                         "that of unpacked ones.",
+                         "memtally does not know the packing \"%.*s\" of the weights: it counts "
+                         "them as unpacked.",
                          length, method->token.text ? method->token.text : "");
 }
 

@@ -350,12 +350,12 @@ static int note_type(struct mt_hf_build *build, const struct mt_hf_value *said)
         return 0;
     if (!said)
         return mt_model_note(build->model,
-                             "config.json does not say what type the weights have: they are "
-                             "taken as %s.",
+                             "config.json does not say what type the weights have: memtally "
+                             "assumes %s.",
                              mt_st_type_name(build->type));
     return mt_model_note(build->model,
-                         "config.json says that the weights are of a type that is not known, "
-                         "%.*s: they are taken as %s.",
+                         "config.json says that the weights are of a type that memtally does not "
+                         "know, %.*s: it assumes %s.",
                          mt_hf_shown_length(&said->token), said->token.text,
                          mt_st_type_name(build->type));
 }

@@ -197,9 +197,10 @@ static void test_devices_of_amd_and_intel_are_there_and_unseen(void **state)
                  "=== /sys/class/drm/card0/device/driver -> ../bus/pci/drivers/ast\n"
                  "=== /sys/class/drm/card1/device/driver -> ../bus/pci/drivers/%s\n",
                  drivers[i]);
-        snprintf(finding, sizeof finding,
-                 "ast (card0), %s (card1); memory of AMD's and Intel's devices is not recorded",
-                 drivers[i]);
+        snprintf(
+            finding, sizeof finding,
+            "ast (card0), %s (card1); memtally does not record memory of AMD's and Intel's devices",
+            drivers[i]);
         struct visit visit = machine_with(machine);
         look(&visit);
         assert_finds(&visit, "drm", MT_CHECK_LIMITED, finding);

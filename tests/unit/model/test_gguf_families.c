@@ -516,7 +516,7 @@ static void test_a_family_of_tomorrow_has_weights_and_a_guess(void **state)
     assert_int_equal(d->layers[1].weight_bytes, 2 * 2048 * 2048);
     assert_false(d->tied_output);
     assert_int_equal(d->n_notes, 1);
-    assert_non_null(strstr(d->notes[0], "'llama9' is not known"));
+    assert_non_null(strstr(d->notes[0], "does not know the family 'llama9'"));
 }
 
 static void test_roles_follow_names(void **state)

@@ -518,7 +518,7 @@ static void test_keys_and_values_of_heads_without_a_size_are_said_not_to_count(v
     image_u32(&image, ".attention.head_count", 0);
     image_u32(&image, ".attention.head_count_kv", 2);
     struct mt_model *model = open_image();
-    assert_true(has_note(mt_model_describe(model), "keys and values are not counted"));
+    assert_true(has_note(mt_model_describe(model), "counts no keys and values"));
     mt_model_close(model);
 }
 

@@ -263,7 +263,7 @@ static void test_an_unknown_type_is_described_and_said_to_be_a_guess(void **stat
     const struct mt_model_description *d = mt_model_describe(model);
     assert_false(d->family_known);
     assert_string_equal(d->architecture, "newest");
-    assert_non_null(strstr(d->notes[0], "\"newest\" is not known"));
+    assert_non_null(strstr(d->notes[0], "does not know the model type \"newest\""));
     /* q, k, v, o; gate, up, down; two norms. Embedding, output, a last norm. */
     uint64_t layer = 64 * 64 + 2 * 32 * 64 + 64 * 64 + 3 * 64 * 128 + 2 * 64;
     assert_int_equal(d->parameters, 2 * layer + 2 * 100 * 64 + 64);
@@ -292,23 +292,25 @@ static void test_a_config_without_a_model_type_is_said_to_be_so(void **state)
 {
     (void)state;
     assert_notes("{\"architectures\":[\"NewestForCausalLM\"]," BARE,
-                 "names no model type, only the class \"NewestForCausalLM\": its layers");
-    assert_notes("{" BARE, "names no model type: its layers");
+                 "names no model type, only the class \"NewestForCausalLM\": memtally assumes "
+                 "layers like those of llama");
+    assert_notes("{" BARE, "names no model type: memtally assumes layers like those of llama");
     assert_notes("{\"model_type\":\"\",\"architectures\":[7,\"x\"]," BARE,
-                 "names no model type: its layers");
+                 "names no model type: memtally assumes layers like those of llama");
     /* 59 bytes and a character of two, which would be cut at 60. */
 #define A59 "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
-    assert_notes("{\"model_type\":\"" A59 "\xc3\xa9\"," BARE, A59 "\" is not known");
+    assert_notes("{\"model_type\":\"" A59 "\xc3\xa9\"," BARE,
+                 A59 "\": it assumes layers like those of llama");
 }
 
 static void test_a_type_that_is_not_known_is_not_a_type_that_is_missing(void **state)
 {
     (void)state;
     assert_notes("{\"model_type\":\"llama\"}",
-                 "does not say what type the weights have: they are taken as bf16");
+                 "does not say what type the weights have: memtally assumes bf16");
     assert_notes("{\"model_type\":\"llama\",\"torch_dtype\":\"float7\"}",
-                 "of a type that is not known, float7: they are taken as bf16");
-    assert_notes("{\"model_type\":\"llama\",\"dtype\":16}", "not known, 16: they");
+                 "of a type that memtally does not know, float7: it assumes bf16");
+    assert_notes("{\"model_type\":\"llama\",\"dtype\":16}", "does not know, 16: it assumes");
 }
 
 /* The text model of Qwen3-Omni-30B-A3B has the shapes of Qwen3-30B-A3B, but for the vocabulary. */

@@ -574,7 +574,7 @@ static void test_devices_that_no_recorder_sees_are_said_to_be_there(void **state
     size_t n = 0;
     for (size_t i = 0; i < tally->n_notes; i++)
         n += strcmp(tally->notes[i],
-                    "memory of AMD's and Intel's devices is not recorded, and here is "
+                    "memtally does not record memory of AMD's and Intel's devices, and here is "
                     "amdgpu (card0), xe (card1)") == 0;
     assert_int_equal(n, 1);
     mt_tally_destroy(tally);
