@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include <memtally/error.h>
+
 _Thread_local struct mt_pool_thread mt_pool_mine __attribute__((tls_model("initial-exec")));
 
 /* The pools of the process, so that a thread that ends finds those that still live. */

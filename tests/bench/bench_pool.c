@@ -12,6 +12,7 @@
 #include <string.h>
 #include <time.h>
 
+#include <memtally/error.h>
 #include <memtally/pool.h>
 
 #include "pool/front.h"

@@ -12,6 +12,8 @@
 
 #include <cmocka.h>
 
+#include <memtally/error.h>
+
 #include "pool_model.h"
 
 #define THREADS 8
