@@ -311,6 +311,8 @@ static void signal_all(struct mt_guard *guard, int number)
             guard->os.signal(guard->os.context, guard->job->pids[i], number);
         return;
     }
+    mt_process_tree(&guard->os.host, guard->options.pid, &guard->tree,
+                    NULL); /* leaves nobody out */
     for (size_t i = 0; i < guard->tree.n; i++)
         if (guard->tree.items[i].pid != guard->os.pid)
             guard->os.signal(guard->os.context, guard->tree.items[i].pid, number);
@@ -472,7 +474,7 @@ static int look_at_pid(struct mt_guard *guard)
     if (mt_process_read(host, guard->options.pid, &now, NULL) != 0 ||
         now.start_ticks != guard->found.start_ticks || now.state == 'Z' || now.state == 'X')
         return 0;
-    mt_process_tree(host, guard->options.pid, &guard->tree, NULL);
+    mt_process_descendants(host, guard->options.pid, &guard->tree, NULL);
     guard->used_bytes = 0;
     for (size_t i = 0; i < guard->tree.n; i++) {
         uint64_t bytes = mt_process_resident_bytes(host, guard->tree.items[i].pid);

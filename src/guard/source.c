@@ -135,8 +135,9 @@ static int program_figures(struct program *program, struct mt_monitor_figures *f
         return mt_fail(error, MT_ENOTFOUND, MT_NO_OFFSET, "process %d has ended",
                        program->root.pid);
     int status = host_figures(&program->level, figures, error);
-    status =
-        status ? status : mt_process_tree(&program->os, program->root.pid, &program->tree, error);
+    status = status
+                 ? status
+                 : mt_process_descendants(&program->os, program->root.pid, &program->tree, error);
     if (status)
         return status;
     for (size_t i = 0; i < program->tree.n; i++) {

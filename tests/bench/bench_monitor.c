@@ -3,10 +3,13 @@
  * files by the same rounds; and a service's own watching for ten seconds, beside the same wakes
  * without it. bench_monitor [PLACE…], else host and cgroup. */
 #include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -19,12 +22,13 @@
 #include "guard/source.h"
 #include "tests/support/group_join.h"
 
-#define ROUNDS       15
-#define RECORDS      2000
-#define WAKES        1000 /* a hundred a second */
-#define GOAL_PERCENT 0.1
-#define PLACES       8
-#define LIMIT_BYTES  ((uint64_t)1 << 30)
+#define ROUNDS          15
+#define RECORDS         2000
+#define WAKES           1000 /* a hundred a second */
+#define GOAL_PERCENT    0.1
+#define PLACES          8
+#define MOST_PROCESSORS 64
+#define LIMIT_BYTES     ((uint64_t)1 << 30)
 
 static double processor_ns(void)
 {
@@ -165,8 +169,30 @@ static void put_service(const char *what, const struct watched *watched, size_t 
     fflush(stdout);
 }
 
+/* As mt_monitor_wait_ns() says: a hundred times a second where a place may come to its next level
+ * of pressure, once a second elsewhere; wakes and all. */
+static void put_adaptive(const struct watched *watched, size_t n)
+{
+    uint64_t slept_ns = 0;
+    double before = processor_ns();
+    int wakes = 0;
+    for (; slept_ns < (uint64_t)10000000 * WAKES; wakes++) {
+        uint64_t wait_ns = 1000000000;
+        for (size_t i = 0; i < n; i++) {
+            mt_monitor_record(watched[i].monitor, NULL, NULL);
+            wait_ns = mt_monitor_wait_ns(watched[i].monitor, 10000000, wait_ns);
+        }
+        const struct timespec time = {(time_t)(wait_ns / 1000000000), (long)(wait_ns % 1000000000)};
+        nanosleep(&time, NULL);
+        slept_ns += wait_ns;
+    }
+    printf("  %-58s %.3f %% of a core, %.1f wakes a second\n",
+           "all of them as pressure asks for, wakes and all",
+           (processor_ns() - before) / WAKES / 1e5, wakes * 100.0 / WAKES);
+}
+
 /* Ten seconds each; the wakes alone are taken off. */
-static void measure_service(void)
+static void measure_service(const char *what)
 {
     char pid[32];
     snprintf(pid, sizeof pid, "pid:%d", (int)getpid());
@@ -175,17 +201,41 @@ static void measure_service(void)
     if (!watched[0].monitor)
         return;
     double idle = wake_ns(watched, 0);
-    printf(
-        "  as a service, whose wakes alone take %.3f %% of a core (goal below %.1f beside them):\n",
-        idle / WAKES / 1e5, GOAL_PERCENT);
+    printf("  as a service%s, whose wakes alone take %.3f %% of a core (goal below %.1f beside "
+           "them):\n",
+           what, idle / WAKES / 1e5, GOAL_PERCENT);
     put_service("host and cgroup 100 times a second", watched, n, idle);
     watched[n] = (struct watched){monitor_of("gpu0", 0), 10};
     n += watched[n].monitor != NULL;
     watched[n] = (struct watched){monitor_of(pid, 0), 100};
     n += watched[n].monitor != NULL;
     put_service("and devices 10 times, a program and its descendants once", watched, n, idle);
+    put_adaptive(watched, n);
     for (size_t i = 0; i < n; i++)
         mt_monitor_destroy(watched[i].monitor);
+}
+
+/* With a program beside it on each processor that takes what nobody else wants, so that none of
+ * them sleeps. */
+static void measure_busy(void)
+{
+    pid_t pids[MOST_PROCESSORS];
+    const struct sched_param none = {0};
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+    n = n < MOST_PROCESSORS ? n : MOST_PROCESSORS;
+    for (long i = 0; i < n; i++) {
+        pids[i] = fork();
+        if (pids[i] == 0) {
+            sched_setscheduler(0, SCHED_IDLE, &none);
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            for (;;)
+                __asm__ volatile("" ::: "memory");
+        }
+    }
+    measure_service(" on processors that are awake");
+    for (long i = 0; i < n; i++)
+        if (pids[i] > 0 && kill(pids[i], SIGKILL) == 0)
+            waitpid(pids[i], NULL, 0);
 }
 
 static void measure_all(void)
@@ -193,7 +243,8 @@ static void measure_all(void)
     double sum = measure_loop("host") + measure_loop("cgroup");
     printf("  both at 100 a second: %.3f %% of a core (goal below %.1f)\n", sum / 1e5,
            GOAL_PERCENT);
-    measure_service();
+    measure_service("");
+    measure_busy();
     fflush(stdout);
 }
 
