@@ -12,13 +12,13 @@
 
 #include <stdint.h>
 
-#include <memtally/error.h>
 #include <memtally/recording.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
+struct mt_error; /* <memtally/error.h> */
 struct mt_run;
 
 struct mt_run_options {

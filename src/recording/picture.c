@@ -99,11 +99,17 @@ static void join_path(char path[PATH_BYTES], const char *directory, const char *
     path[at] = '\0';
 }
 
-static int open_of_process(const struct picture *picture, const char *name)
+int mt_open_of_process(const struct mt_record_os *os, const char *process_directory,
+                       const char *name)
 {
     char path[PATH_BYTES];
-    join_path(path, picture->request->process_directory, name);
-    return picture->os->open(path, O_RDONLY | O_CLOEXEC, 0);
+    join_path(path, process_directory, name);
+    return os->open(path, O_RDONLY | O_CLOEXEC, 0);
+}
+
+static int open_of_process(const struct picture *picture, const char *name)
+{
+    return mt_open_of_process(picture->os, picture->request->process_directory, name);
 }
 
 /* Writes the whole of an open text file in pieces. */
@@ -541,10 +547,8 @@ void mt_picture_take(struct mt_writer *writer, const struct mt_picture_request *
 uint64_t mt_resident_bytes(const struct mt_record_os *os, const char *process_directory,
                            uint64_t page_bytes)
 {
-    char path[PATH_BYTES];
     char text[64];
-    join_path(path, process_directory, "/statm");
-    int fd = os->open(path, O_RDONLY | O_CLOEXEC, 0);
+    int fd = mt_open_of_process(os, process_directory, "/statm");
     if (fd < 0)
         return 0;
     long got = os->read(fd, text, sizeof text);

@@ -6,6 +6,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <memtally/units.h>
+
 #include "base/error.h"
 #include "base/ticks.h"
 #include "watch/watch.h"

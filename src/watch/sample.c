@@ -9,6 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <memtally/units.h>
+
 #include "base/ticks.h"
 #include "device/cards.h"
 #include "watch/watch.h"
