@@ -45,7 +45,8 @@ int mt_attach_start(const struct mt_attach_options *options, struct mt_run **run
 {
     const struct mt_run_options as_run = {
         .directory = options->directory,
-        .picture_share = options->picture_share > 0 ? options->picture_share : 0.004,
+        .picture_share =
+            options->picture_share > 0 ? options->picture_share : MT_WATCH_ATTACHED_SHARE,
     };
     if (!options->directory || options->pid <= 0)
         return mt_fail(error, MT_EARG, MT_NO_OFFSET, "attaching needs a folder and a process");

@@ -16,6 +16,7 @@
 #include "watch/watch.h"
 
 #define SAMPLE_EVERY_NS    20000000u
+#define SAMPLE_SELDOM_NS   100000000u /* of an attached tree that does not change */
 #define TREE_EVERY_NS      100000000u
 #define MACHINE_EVERY_NS   100000000u
 #define MACHINE_APART_NS   10000000000u /* of a run that takes hours */
@@ -30,13 +31,6 @@
 #define PICTURE_BASE_NS    300000u
 #define TEXT_BYTES         8192
 #define ROLLUP_MOST_BYTES  ((uint64_t)256 << 20) /* which take Linux 4 ms at most */
-
-/* Of a process that we attached to, looks of each kind rest for so many times as long as the last
- * one took a processor: with the pictures' share of 0.4 % all of them take less than 1 %. */
-#define SAMPLE_REST_TIMES  1000u
-#define TREE_REST_TIMES    500u
-#define MACHINE_REST_TIMES 1000u
-#define SAMPLE_SELDOM_NS   100000000u /* of a tree that does not change */
 
 static void write_sample(struct mt_run *run, struct watched *process, uint64_t now_ns)
 {
@@ -82,7 +76,7 @@ static uint64_t sample_apart_ns(struct mt_run *run, uint64_t cost_ns)
                                ? SAMPLE_EVERY_NS
                                : at_most(SAMPLE_SELDOM_NS, run->sample_apart_ns * 3 / 2);
     return mt_watch_apart_ns(at_least(SAMPLE_EVERY_NS, run->sample_apart_ns), cost_ns,
-                             SAMPLE_REST_TIMES);
+                             MT_WATCH_SAMPLE_REST_TIMES);
 }
 
 static int within_budget(const struct mt_run *run, const struct watched *process, uint64_t now_ns)
@@ -275,7 +269,7 @@ static void look_at_tree(struct mt_run *run, uint64_t now_ns)
     uint64_t cpu_ns = mt_thread_cpu_ns();
     mt_watch_tree(run, now_ns);
     uint64_t took_ns = mt_monotonic_ns() - now_ns;
-    uint64_t times = run->is_attached ? TREE_REST_TIMES : 50;
+    uint64_t times = run->is_attached ? MT_WATCH_TREE_REST_TIMES : 50;
     uint64_t cost_ns = run->is_attached ? mt_thread_cpu_ns() - cpu_ns : took_ns;
     run->next_tree_ns = now_ns + mt_watch_apart_ns(TREE_EVERY_NS, cost_ns, times);
 }
@@ -299,8 +293,9 @@ static void look_at_machine(struct mt_run *run, uint64_t now_ns)
     uint64_t every_ns = at_least(MACHINE_EVERY_NS, (now_ns - run->start_ns) / 1000);
     every_ns = at_most(MACHINE_APART_NS, every_ns);
     run->next_machine_ns =
-        now_ns +
-        (run->is_attached ? mt_watch_apart_ns(every_ns, cpu_ns, MACHINE_REST_TIMES) : every_ns);
+        now_ns + (run->is_attached
+                      ? mt_watch_apart_ns(every_ns, cpu_ns, MT_WATCH_MACHINE_REST_TIMES)
+                      : every_ns);
 }
 
 void mt_watch_look(struct mt_run *run, uint64_t now_ns)

@@ -25,6 +25,14 @@ enum mt_outside_reason {
     MT_OUTSIDE_NOT_ALLOWED = 6
 };
 
+/* Of processes that we attached to, looks of each kind rest so many times as long as the last one
+ * took a processor. With pictures all of them take less than 1 %. */
+#define MT_WATCH_SAMPLE_REST_TIMES  1000u
+#define MT_WATCH_TREE_REST_TIMES    500u
+#define MT_WATCH_MACHINE_REST_TIMES 1000u
+#define MT_WATCH_GPUS_REST_TIMES    1000u
+#define MT_WATCH_ATTACHED_SHARE     0.004 /* of pictures, where nothing else is said */
+
 #define MT_WATCH_GPUS          32u
 #define MT_WATCH_GPUS_EVERY_NS 100000000u
 

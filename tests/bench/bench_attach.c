@@ -1,16 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /* What an attached process notices of it: how long the lock of its mappings is held at a time, and
- * how much slower it works. bench_attach MEMTALLY [MIB [ROUNDS]]
+ * how much slower it works. bench_attach MEMTALLY [MIB [PAIRS [SLICE_MS]]]
  *
- * A child holds MIB in plain pages. First a picture of it is taken here, and the processor time of
- * each call is read: a call that walks the pages holds the lock no longer than that, where no other
- * program takes the processor away. Then a thread of the child maps and unmaps a page in a loop and
- * keeps its longest wait: by itself, and with a fork that shares all its memory. After that another
- * child reads its memory all over and counts. Rounds are pairs of the same time, alone and while
- * memtally looks, one beginning in turn; of counting there are four times as many. A busy machine
- * makes a thread wait by itself: what it waits alone is the measure of that. */
+ * Lock: a child holds MIB. A picture of it is taken here, and the processor time of each call is
+ * read: a call that walks the pages holds the lock no longer than that, where no other program
+ * takes the processor away. Then a thread of the child maps and unmaps a page in a loop, alone and
+ * while memtally takes one picture after the other, in turns. It counts its waits beyond 5 ms, and
+ * those of them in which it slept: for a lock it sleeps, and a processor that is taken from it does
+ * not make it sleep.
+ *
+ * Speed: a child on one processor works without end and counts its steps, and memtally, on another
+ * processor or on the same, is stopped and continued. Each pair is two slices of the same time one
+ * after the other, with and without it, by chance which first. memtally counts time in which it is
+ * stopped as time that it watched, so that it gets half of its usual share for pictures, and its
+ * other looks come up to twice as often as they would. Given is the median of all pairs, with 95 %
+ * of the medians of as many pairs drawn again from them. */
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdatomic.h>
@@ -29,102 +36,177 @@
 #include "recording/picture.h"
 #include "watch/watch.h"
 
-#define ROUND_NS   2000000000ull
-#define ROUNDS_MAX 64
-#define MORE       4 /* pairs of counting for each of the others */
+#define TURN_NS     2000000000ull
+#define TURNS       5
+#define PAIRS_MAX   2000
+#define DRAWN       2000
+#define RING_BYTES  ((size_t)512 << 20)
+#define PIECE_BYTES ((size_t)64 << 10)
+#define HALF_SHARE  "0.2" /* of pictures, in percent */
 
-enum kind { MAPS, MAPS_WITH_A_FORK, COUNTS };
+enum pages { SMALL, HUGE, ZEROS };
+enum work { NONE, WAITS, COMPUTES, FAULTS, MAPS };
 
 extern char **environ;
 
-/* Shared by the child and its parent. */
-struct shared {
-    _Atomic int phase; /* of which the child counts; -1: of none */
-    _Atomic int ready;
-    _Atomic uint64_t longest_ns[2 * ROUNDS_MAX];
-    _Atomic uint64_t beyond_5_ms[2 * ROUNDS_MAX];
-    _Atomic uint64_t steps[2 * ROUNDS_MAX];
-    _Atomic uint64_t cpu_ns[2 * ROUNDS_MAX]; /* that these steps took */
-    _Atomic uint64_t wall_ns[2 * ROUNDS_MAX];
+/* Of the waits of one kind of turn, alone or attached. */
+struct waits {
+    _Atomic uint64_t n, longest_ns, longest_asleep_ns;
+    _Atomic uint64_t beyond_5_ms, beyond_5_ms_asleep;
 };
 
-static struct shared *shared;
+/* Shared by the child and its parent. */
+static struct shared {
+    _Atomic int turn; /* of which the child counts waits; -1: of none */
+    _Atomic int ready;
+    struct waits waits[2];
+    _Atomic uint64_t steps;
+} * shared;
+
 static unsigned char *held;
 static size_t held_bytes;
 
-static uint64_t now_ns(void)
+static void raise_to(_Atomic uint64_t *most, uint64_t value)
 {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+    if (value > *most)
+        *most = value;
+}
+
+/* How often this thread has given its processor up by itself. */
+static long sleeps(void)
+{
+    struct rusage usage;
+    getrusage(RUSAGE_THREAD, &usage);
+    return usage.ru_nvcsw;
 }
 
 static void *map_in_a_loop(void *unused)
 {
     (void)unused;
     for (;;) {
-        int phase = shared->phase;
-        uint64_t before = now_ns();
+        int turn = shared->turn;
+        long slept = sleeps();
+        uint64_t before = mt_monotonic_ns();
         void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (page != MAP_FAILED)
             munmap(page, 4096);
-        uint64_t waited = now_ns() - before;
-        if (phase < 0)
+        uint64_t waited = mt_monotonic_ns() - before;
+        int asleep = sleeps() > slept;
+        if (turn < 0)
             continue;
-        if (waited > shared->longest_ns[phase])
-            shared->longest_ns[phase] = waited;
-        shared->beyond_5_ms[phase] += waited > 5000000;
+        struct waits *waits = &shared->waits[turn];
+        waits->n++;
+        raise_to(&waits->longest_ns, waited);
+        waits->beyond_5_ms += waited > 5000000;
+        if (asleep) {
+            raise_to(&waits->longest_asleep_ns, waited);
+            waits->beyond_5_ms_asleep += waited > 5000000;
+        }
     }
     return NULL;
 }
 
-static void work_in_a_loop(void)
+/* ---- what the child does: steps of some 10 to 50 us ---- */
+
+static void compute(void)
 {
-    uint64_t at = 88172645463325252ull;
-    volatile unsigned sum = 0;
-    uint64_t before = 0;
-    uint64_t began_ns = 0;
-    int last = -1;
-    for (;;) {
-        for (int i = 0; i < 10000; i++) {
-            at ^= at << 13;
-            at ^= at >> 7;
-            at ^= at << 17;
-            sum += held[at % held_bytes];
-        }
-        int phase = shared->phase;
-        uint64_t cpu = mt_thread_cpu_ns();
-        uint64_t time_ns = now_ns();
-        if (phase >= 0 && phase == last) {
-            shared->steps[phase]++;
-            shared->cpu_ns[phase] += cpu - before;
-            shared->wall_ns[phase] += time_ns - began_ns;
-        }
-        last = phase;
-        before = cpu;
-        began_ns = time_ns;
+    static uint64_t at = 88172645463325252ull;
+    static volatile unsigned sum;
+    for (int i = 0; i < 300; i++) {
+        at ^= at << 13;
+        at ^= at >> 7;
+        at ^= at << 17;
+        sum += held[at % held_bytes];
     }
 }
 
-static void be_a_child(enum kind kind)
+/* The resident size goes up and down by RING_BYTES. */
+static void fault(unsigned char *ring)
 {
-    pthread_t thread;
+    static size_t at;
+    for (size_t i = 0; i < PIECE_BYTES; i += 4096)
+        ring[at + i] = 1;
+    at += PIECE_BYTES;
+    if (at == RING_BYTES)
+        madvise(ring, RING_BYTES, MADV_DONTNEED);
+    at %= RING_BYTES;
+}
+
+static void map_and_unmap(void)
+{
+    for (int i = 0; i < 4; i++) {
+        unsigned char *piece =
+            mmap(NULL, PIECE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (piece == MAP_FAILED)
+            _exit(1);
+        piece[0] = 1;
+        munmap(piece, PIECE_BYTES);
+    }
+}
+
+static void work_without_end(enum work work)
+{
+    unsigned char *ring =
+        mmap(NULL, RING_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (ring == MAP_FAILED)
+        _exit(1);
+    madvise(ring, RING_BYTES, MADV_NOHUGEPAGE);
+    for (;; shared->steps++) {
+        if (work == COMPUTES)
+            compute();
+        else if (work == FAULTS)
+            fault(ring);
+        else
+            map_and_unmap();
+    }
+}
+
+static void hold(enum pages pages)
+{
+    volatile unsigned sum = 0;
     held = mmap(NULL, held_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (held == MAP_FAILED)
         _exit(1);
-    madvise(held, held_bytes, MADV_NOHUGEPAGE);
+    madvise(held, held_bytes, pages == HUGE ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
     for (size_t i = 0; i < held_bytes; i += 4096)
-        held[i] = 1;
-    if (kind == MAPS_WITH_A_FORK && fork() == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        pause();
+        if (pages == ZEROS)
+            sum += held[i];
+        else
+            held[i] = 1;
+}
+
+static pid_t start_child(enum pages pages, enum work work, int has_fork)
+{
+    memset(shared, 0, sizeof *shared);
+    shared->turn = -1;
+    pid_t child = fork();
+    if (child != 0) {
+        while (!shared->ready && waitpid(child, NULL, WNOHANG) == 0)
+            usleep(10000);
+        return child;
     }
-    if (kind != COUNTS && pthread_create(&thread, NULL, map_in_a_loop, NULL) != 0)
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    hold(pages);
+    if (has_fork && fork() == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        shared->ready = 1;
+        for (;;)
+            pause();
+    }
+    pthread_t thread;
+    if (work == WAITS && pthread_create(&thread, NULL, map_in_a_loop, NULL) != 0)
         _exit(1);
-    shared->ready = 1;
-    for (; kind != COUNTS;)
+    shared->ready |= !has_fork;
+    if (work > WAITS)
+        work_without_end(work);
+    for (;;)
         pause();
-    work_in_a_loop();
+}
+
+static void end_child(pid_t child)
+{
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
 }
 
 /* ---- the calls of a picture ---- */
@@ -161,7 +243,7 @@ static long timed_pread(int fd, void *bytes, size_t length, uint64_t offset)
     return result;
 }
 
-static void picture(pid_t pid, int shares_nothing)
+static void picture(pid_t pid, int shares_nothing, const char *of)
 {
     struct mt_record_os os = mt_watch_os;
     struct mt_file file = {0};
@@ -193,52 +275,141 @@ static void picture(pid_t pid, int shares_nothing)
     mt_file_close(&file);
     unlink(path);
     close(fd);
-    printf("%s: %d scans, the longest %.2f ms of a processor; the longest read %.2f ms\n",
-           shares_nothing ? "a picture of one process" : "a picture of one of several", n_scans,
-           (double)longest_scan_ns / 1e6, (double)longest_read_ns / 1e6);
+    printf("a picture of %s%s: %d scans, the longest %.2f ms of a processor; the longest read %.2f "
+           "ms\n",
+           of, shares_nothing ? "" : " with a fork", n_scans, (double)longest_scan_ns / 1e6,
+           (double)longest_read_ns / 1e6);
     fflush(stdout);
 }
 
-/* Runs memtally on the child and returns the processor time that it took itself. */
-static double attach(const char *memtally, pid_t pid, const char *option, const char *value)
+/* ---- waits for the lock ---- */
+
+static pid_t start_memtally(const char *memtally, pid_t pid, const char *lasts, const char *share)
 {
-    char number[16];
-    char words[5][32] = {"attach", "--json"};
-    char *argv[] = {words[3], words[0], words[1], words[2], words[4], number, NULL};
+    char words[6][24] = {"memtally", "attach", "--json", "--for", "--picture-share"};
+    char time[16];
+    char percent[16];
+    char *argv[] = {words[0], words[1], words[2], words[3], time,
+                    words[4], percent,  words[5], NULL};
     posix_spawn_file_actions_t actions;
-    struct rusage usage = {0};
-    pid_t looking;
-    snprintf(number, sizeof number, "%d", (int)pid);
-    snprintf(words[2], sizeof words[2], "%s", option);
-    snprintf(words[3], sizeof words[3], "memtally");
-    snprintf(words[4], sizeof words[4], "%s", value);
+    pid_t looking = -1;
+    snprintf(words[5], sizeof words[5], "%d", (int)pid);
+    snprintf(time, sizeof time, "%s", lasts);
+    snprintf(percent, sizeof percent, "%s", share);
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
-    if (posix_spawn(&looking, memtally, &actions, NULL, argv, environ) == 0)
-        wait4(looking, NULL, 0, &usage);
+    if (posix_spawn(&looking, memtally, &actions, NULL, argv, environ) != 0)
+        exit(1);
     posix_spawn_file_actions_destroy(&actions);
-    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
-           (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
+    return looking;
 }
 
-static double watching_s; /* processor time of memtally while it watched */
-static double watched_s;
-
-static void pass(int phase, const char *memtally, pid_t pid, enum kind kind)
+static void sleep_ns(uint64_t ns)
 {
-    const struct timespec pause = {.tv_sec = 2};
-    uint64_t end = now_ns() + ROUND_NS;
-    shared->phase = phase;
-    if (!memtally) {
-        nanosleep(&pause, NULL);
-    } else if (kind != COUNTS) {
-        while (now_ns() < end)
-            attach(memtally, pid, "--picture-share", "100");
-    } else {
-        watching_s += attach(memtally, pid, "--for", "2s");
-        watched_s += 2;
-    }
-    shared->phase = -1;
+    const struct timespec time = {.tv_sec = (time_t)(ns / 1000000000u),
+                                  .tv_nsec = (long)(ns % 1000000000u)};
+    nanosleep(&time, NULL);
+}
+
+static void take_turn(const char *memtally, pid_t child)
+{
+    uint64_t end = mt_monotonic_ns() + TURN_NS;
+    shared->turn = memtally != NULL;
+    if (!memtally)
+        sleep_ns(TURN_NS);
+    while (memtally && mt_monotonic_ns() < end)
+        waitpid(start_memtally(memtally, child, "0", "100"), NULL, 0);
+    shared->turn = -1;
+}
+
+static void print_waits(const struct waits *waits, const char *of, const char *when)
+{
+    printf("waits for a mapping of %s, %s: %llu, the longest %.2f ms (asleep %.2f); beyond 5 ms "
+           "%llu (asleep %llu)\n",
+           of, when, (unsigned long long)waits->n, (double)waits->longest_ns / 1e6,
+           (double)waits->longest_asleep_ns / 1e6, (unsigned long long)waits->beyond_5_ms,
+           (unsigned long long)waits->beyond_5_ms_asleep);
+}
+
+static void measure_lock(const char *memtally, enum pages pages, int has_fork, const char *of)
+{
+    pid_t child = start_child(pages, WAITS, has_fork);
+    picture(child, !has_fork, of);
+    for (int i = 0; i < 2 * TURNS; i++)
+        take_turn((i ^ i / 2) % 2 ? memtally : NULL, child);
+    print_waits(&shared->waits[0], of, "alone");
+    print_waits(&shared->waits[1], of, "while pictures are taken");
+    fflush(stdout);
+    end_child(child);
+}
+
+/* ---- slices ---- */
+
+struct seen {
+    uint64_t steps, cpu_ns, wall_ns, memtally_ns;
+};
+
+/* Slower by so much with memtally than without, in percent, pair for pair. */
+struct result {
+    double by_clock[PAIRS_MAX];
+    double by_cpu[PAIRS_MAX];
+    int n;
+    double memtally_ns, watched_ns;
+};
+
+static uint64_t random_number(void)
+{
+    static uint64_t state = 0x9e3779b97f4a7c15u;
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return state;
+}
+
+static uint64_t cpu_of(pid_t pid)
+{
+    struct timespec time = {0};
+    clockid_t clock;
+    if (clock_getcpuclockid(pid, &clock) == 0)
+        clock_gettime(clock, &time);
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+static struct seen look(pid_t child, pid_t memtally)
+{
+    return (struct seen){shared->steps, cpu_of(child), mt_monotonic_ns(), cpu_of(memtally)};
+}
+
+static struct seen take_slice(pid_t child, pid_t memtally, int is_watched, uint64_t slice_ns)
+{
+    kill(memtally, is_watched ? SIGCONT : SIGSTOP);
+    struct seen before = look(child, memtally);
+    sleep_ns(slice_ns);
+    struct seen after = look(child, memtally);
+    return (struct seen){after.steps - before.steps, after.cpu_ns - before.cpu_ns,
+                         after.wall_ns - before.wall_ns, after.memtally_ns - before.memtally_ns};
+}
+
+static double slower(uint64_t ns, uint64_t steps, uint64_t alone_ns, uint64_t alone_steps)
+{
+    return 100 * (((double)ns / (double)steps) / ((double)alone_ns / (double)alone_steps) - 1);
+}
+
+static void take_pair(struct result *result, pid_t child, pid_t memtally, uint64_t slice_ns)
+{
+    struct seen seen[2];
+    int first = (int)(random_number() >> 40) & 1;
+    seen[first] = take_slice(child, memtally, first, slice_ns);
+    seen[!first] = take_slice(child, memtally, !first, slice_ns);
+    const struct seen *alone = &seen[0];
+    const struct seen *watched = &seen[1];
+    if (!alone->steps || !watched->steps)
+        return; /* another program had the processor */
+    int i = result->n++;
+    result->by_clock[i] = slower(watched->wall_ns, watched->steps, alone->wall_ns, alone->steps);
+    result->by_cpu[i] = slower(watched->cpu_ns, watched->steps, alone->cpu_ns, alone->steps);
+    result->memtally_ns += (double)watched->memtally_ns;
+    result->watched_ns += (double)watched->wall_ns;
 }
 
 static int by_size(const void *a, const void *b)
@@ -248,83 +419,91 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* How many percent longer a step takes while memtally looks, in order of size. */
-static void compare(const _Atomic uint64_t *ns, int rounds, double slower[ROUNDS_MAX])
+static double median(double *values, int n)
 {
-    for (int i = 0; i < rounds; i++) {
-        double alone = (double)ns[2 * i] / (double)shared->steps[2 * i];
-        slower[i] = 100 * ((double)ns[2 * i + 1] / (double)shared->steps[2 * i + 1] / alone - 1);
+    qsort(values, (size_t)n, sizeof *values, by_size);
+    return (values[n / 2] + values[(n - 1) / 2]) / 2;
+}
+
+static void print_slower(const double *pairs, int n, const char *by)
+{
+    static double drawn[PAIRS_MAX];
+    static double medians[DRAWN];
+    for (int i = 0; i < DRAWN; i++) {
+        for (int j = 0; j < n; j++)
+            drawn[j] = pairs[(random_number() >> 20) % (uint64_t)n];
+        medians[i] = median(drawn, n);
     }
-    qsort(slower, (size_t)rounds, sizeof *slower, by_size);
+    memcpy(drawn, pairs, (size_t)n * sizeof *drawn);
+    double middle = median(drawn, n);
+    qsort(medians, DRAWN, sizeof *medians, by_size);
+    printf("  slower by %s: %.2f %% (95 %%: %.2f to %.2f)\n", by, middle, medians[DRAWN / 40],
+           medians[DRAWN - 1 - DRAWN / 40]);
 }
 
-static void print_slower(const _Atomic uint64_t *ns, int rounds, const char *of)
+static void stay_on(pid_t pid, int processor)
 {
-    double slower[ROUNDS_MAX];
-    compare(ns, rounds, slower);
-    printf("slower while watched, by %s: median %.2f %% of %d pairs, the middle half from %.2f to "
-           "%.2f %%\n",
-           of, (slower[rounds / 2] + slower[(rounds - 1) / 2]) / 2, rounds, slower[rounds / 4],
-           slower[rounds - 1 - rounds / 4]);
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET((size_t)processor, &set);
+    sched_setaffinity(pid, sizeof set, &set);
 }
 
-static void print_waits(int rounds, const char *of)
+static void measure_speed(const char *memtally, pid_t child, int processor, int pairs,
+                          uint64_t slice_ns, const char *of)
 {
-    uint64_t longest[2] = {0, 0};
-    uint64_t beyond[2] = {0, 0};
-    for (int i = 0; i < 2 * rounds; i++) {
-        if (shared->longest_ns[i] > longest[i % 2])
-            longest[i % 2] = shared->longest_ns[i];
-        beyond[i % 2] += shared->beyond_5_ms[i];
-    }
-    printf("longest wait for a mapping%s: alone %.2f ms (%llu beyond 5 ms), attached %.2f ms (%llu "
-           "beyond 5 ms)\n",
-           of, (double)longest[0] / 1e6, (unsigned long long)beyond[0], (double)longest[1] / 1e6,
-           (unsigned long long)beyond[1]);
-}
-
-static void measure(const char *memtally, int rounds, enum kind kind)
-{
-    memset(shared, 0, sizeof *shared);
-    shared->phase = -1;
-    pid_t child = fork();
-    if (child == 0)
-        be_a_child(kind);
-    while (!shared->ready && waitpid(child, NULL, WNOHANG) == 0)
-        usleep(10000);
-    if (kind == MAPS)
-        picture(child, 1);
-    if (kind == MAPS_WITH_A_FORK)
-        picture(child, 0);
-    for (int i = 0; i < rounds; i++)
-        for (int half = 0; half < 2; half++) {
-            int attached = (i + half) % 2;
-            pass(2 * i + attached, attached ? memtally : NULL, child, kind);
-        }
-    kill(child, SIGKILL);
-    waitpid(child, NULL, 0);
-    if (kind != COUNTS) {
-        print_waits(rounds, kind == MAPS ? "" : " with a fork");
-    } else {
-        print_slower(shared->cpu_ns, rounds, "its processor time");
-        print_slower(shared->wall_ns, rounds, "the clock");
-        printf("memtally itself takes %.2f %% of a core in 2 seconds\n",
-               100 * watching_s / watched_s);
+    static struct result result;
+    memset(&result, 0, sizeof result);
+    pid_t looking = start_memtally(memtally, child, "1h", HALF_SHARE);
+    stay_on(looking, processor);
+    sleep_ns(TURN_NS); /* its start is no slice */
+    for (int i = 0; i < pairs; i++)
+        take_pair(&result, child, looking, slice_ns);
+    kill(looking, SIGINT); /* it removes what it wrote */
+    kill(looking, SIGCONT);
+    waitpid(looking, NULL, 0);
+    printf("%s, memtally on %s processor, %d pairs of %llu ms; memtally takes %.2f %% of a core\n",
+           of, processor ? "the same" : "another", result.n, (unsigned long long)slice_ns / 1000000,
+           100 * result.memtally_ns / result.watched_ns);
+    if (result.n) {
+        print_slower(result.by_clock, result.n, "the clock");
+        print_slower(result.by_cpu, result.n, "its processor time");
     }
     fflush(stdout);
 }
 
+static void measure_work(const char *memtally, enum work work, int pairs, uint64_t slice_ns,
+                         const char *of)
+{
+    pid_t child = start_child(SMALL, work, 0);
+    stay_on(child, 1);
+    for (int processor = 0; processor < 2; processor++)
+        measure_speed(memtally, child, processor, pairs, slice_ns, of);
+    end_child(child);
+}
+
 int main(int argc, char **argv)
 {
-    int rounds = argc > 3 ? atoi(argv[3]) : 5;
-    if (argc < 2 || rounds < 1 || rounds > ROUNDS_MAX / MORE)
+    int pairs = argc > 3 ? atoi(argv[3]) : 150;
+    int slice_ms = argc > 4 ? atoi(argv[4]) : 100;
+    if (argc < 2 || pairs < 1 || pairs > PAIRS_MAX || slice_ms < 1)
         return 2;
     held_bytes = (argc > 2 ? strtoul(argv[2], NULL, 10) : 8192) << 20;
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (shared == MAP_FAILED)
+    if (shared == MAP_FAILED || held_bytes == 0)
         return 1;
-    measure(argv[1], rounds, MAPS);
-    measure(argv[1], rounds, MAPS_WITH_A_FORK);
-    measure(argv[1], rounds * MORE, COUNTS);
+    uint64_t slice_ns = (uint64_t)slice_ms * 1000000u;
+    measure_lock(argv[1], SMALL, 0, "small pages");
+    measure_lock(argv[1], SMALL, 1, "small pages");
+    measure_lock(argv[1], HUGE, 0, "huge pages");
+    measure_lock(argv[1], ZEROS, 0, "pages of zeros");
+    if (sysconf(_SC_NPROCESSORS_ONLN) < 2) {
+        printf("one processor only: speed is not measured\n");
+        return 0;
+    }
+    stay_on(0, 0);
+    measure_work(argv[1], COMPUTES, pairs, slice_ns, "computing over memory");
+    measure_work(argv[1], FAULTS, pairs, slice_ns, "page faults");
+    measure_work(argv[1], MAPS, pairs, slice_ns, "mapping and unmapping");
     return 0;
 }

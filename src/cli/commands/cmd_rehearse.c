@@ -132,7 +132,7 @@ static const struct cli_option rehearse_options[] = {
      .argument = "N",
      .offset = OWN(requests),
      .help = "how many requests to send a server at most once it is ready; without it CMD gets 32 "
-             "and MODEL none; 0 leaves CMD alone"},
+             "and MODEL none; 0 sends none, and CMD is ended once it is ready"},
     CLI_OPTION_TIMEOUT(OWN(timeout_s), "600", 86400,
                        "how long the program may take to be ready or to end"),
     {.name = "no-suggest",
