@@ -8,6 +8,7 @@
 #include "device/span.h"
 
 #include <errno.h>
+#include <memtally/host.h>
 #include <memtally/units.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -9,6 +9,7 @@
 #include <memtally/units.h>
 
 #include "base/array.h"
+#include "pytorch/torch.h"
 #include "pytorch/trace.h"
 
 int mt_graph_takings_add(struct mt_graph_takings *takings, const struct mt_graph_taking *taking)

@@ -3,7 +3,6 @@
 #include "cli/budget/suite.h"
 
 #include <memtally/error.h>
-#include <memtally/units.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +10,8 @@
 #include <unistd.h>
 
 #include "base/ticks.h"
+#include "cli/budget/admit.h"
+#include "cli/budget/held_run.h"
 #include "cli/budget/turns.h"
 #include "cli/console.h"
 

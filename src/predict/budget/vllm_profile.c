@@ -8,6 +8,8 @@
  * holds. */
 #include <string.h>
 
+#include <memtally/settings.h>
+
 #include "gpu/gpus.h"
 #include "model/families.h"
 #include "vllm.h"
