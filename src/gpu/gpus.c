@@ -172,7 +172,8 @@ const char *mt_gpu_next(const char *at, struct mt_gpu_row *row)
     return row->key[0] ? at : NULL;
 }
 
-/* Passes over rows without reading their fields, since whoever lists all GPUs asks for each by its index. */
+/* Passes over rows without reading their fields, since whoever lists all GPUs asks for each by its
+ * index. */
 int mt_gpu_row_at(size_t index, struct mt_gpu_row *row)
 {
     const char *at = mt_gpu_table;

@@ -46,7 +46,7 @@ int mt_attach_start(const struct mt_attach_options *options, struct mt_run **run
 {
     const struct mt_run_options as_run = {
         .directory = options->directory,
-        .picture_share = options->picture_share,
+        .picture_share = options->picture_share > 0 ? options->picture_share : 0.004,
     };
     if (!options->directory || options->pid <= 0)
         return mt_fail(error, MT_EARG, MT_NO_OFFSET, "attaching needs a folder and a process");

@@ -4,10 +4,15 @@
 Every class of transformers that is called a cache says when an object of it is made. What such an object holds is
 looked at when a layer has changed its part of it, and of those whose layers change it themselves after each token. What
 its functions give back need not be what it holds: a window's is longer, a quantised one's is not quantised.
+
+Where generate() writes tokens in quick succession, its layers are looked at together after each of them: what the recorder is told
+of a block holds from its beginning.
 """
 
 import functools
 import re
+import threading
+import time
 import weakref
 
 from . import cpu, hooks
@@ -15,6 +20,7 @@ from . import cpu, hooks
 STATE = re.compile("conv|ssm|recurrent|state|rnn|linear|memory")
 KEYS_AND_VALUES = re.compile("key|value|kv")
 DEPTH = 6  # of what is within a cache
+QUICK = 0.01  # seconds for a token: what was not looked at yet is not told of a program that is killed
 WORDS = {"kv_cache": "cache", "recurrent_state": "state"}
 # What models without a class for it give back, as transformers.generation.utils.ALL_CACHE_NAMES.
 OUTPUTS = {"past_key_values": "kv_cache", "cache_params": "recurrent_state", "state": "recurrent_state", "mems": "kv_cache"}
@@ -46,6 +52,9 @@ class Caches:
         self.tell_anew = tell_anew
         self.caches = {}  # id: weak reference
         self.known = {}  # id of a tensor of a device: weak reference
+        self.is_cuda_there = torch.cuda.is_initialized
+        self.quick_thread = None  # where tokens come so quickly that layers are looked at after each of them
+        self.last_token = 0.0
         kinds = (getattr(torch, name, None) for name in ("dtype", "device", "Size"))
         self.plain = {int, float, str, bool, type(None), *kinds}  # what holds no tensor
 
@@ -70,18 +79,63 @@ class Caches:
             self.look_at(reference(), self.tell)
 
     def look_after_token(self, outputs):
-        """At what no layer of a cache has told. Never raises."""
+        """At layers that were left to this, and at what no layer of a cache has told. Never raises."""
         try:
-            for name, category in OUTPUTS.items():
-                value = outputs.get(name) if isinstance(outputs, dict) else None
-                if isinstance(value, (list, tuple)):
-                    self._look_into(value, category, self.tell, 0)
+            layers = getattr(outputs.get("past_key_values"), "layers", None) if isinstance(outputs, dict) else None
+            if layers:
+                self._look_at_layers(layers)
+            elif isinstance(outputs, dict):
+                for name, category in OUTPUTS.items():
+                    value = outputs.get(name)
+                    if isinstance(value, (list, tuple)):
+                        self._look_into(value, category, self.tell, 0)
         except Exception as error:
             self.trace.failed("caches", error)
         for reference in list(self.caches.values()):
             cache = reference()
             if cache is not None and not hasattr(cache, "layers"):
                 self.look_at(cache, self.tell)
+
+    def _look_at_layers(self, layers):
+        """Of the cache of a token that was just written."""
+        now, thread = time.monotonic(), threading.get_ident()
+        if self.quick_thread == thread:
+            for layer in list(layers):
+                self.look_at_layer(layer)
+        is_quick = now - self.last_token < QUICK and not self.is_cuda_there()  # devices are told the time as well
+        self.quick_thread = thread if is_quick else None
+        self.last_token = now
+
+    def during_generate(self, generate):
+        """Makes the function of that name: how quick its tokens are is not known yet."""
+
+        def generate_anew(*args, **kwargs):
+            self.quick_thread, self.last_token = None, 0.0
+            try:
+                return generate(*args, **kwargs)
+            finally:
+                self.quick_thread = None
+
+        return generate_anew
+
+    def around_layer(self, update):
+        """Makes the function that changes a layer. It runs for each layer and token: the shortest way."""
+        is_compiling = self.torch.compiler.is_compiling if hasattr(self.torch, "compiler") else lambda: False
+        this_thread = threading.get_ident
+
+        def update_and_look(layer, *args, **kwargs):
+            if is_compiling():
+                return update(layer, *args, **kwargs)
+            try:
+                result = update(layer, *args, **kwargs)
+            except BaseException as error:
+                hooks.leave_out_own_frames(error)
+                raise
+            if self.quick_thread != this_thread():
+                self.look_at_layer(layer)
+            return result
+
+        return update_and_look
 
     def look_at(self, cache, tell=None):
         """At a cache, or at one layer of it, whose tensors come and go. Never raises."""
@@ -97,32 +151,27 @@ class Caches:
             self.trace.failed("caches", error)
             self.caches.clear()
 
-    def layer_looker(self):
-        """What looks at a layer after each token, as look_at() does and never raising: the short way for plain tensors of the
-        host's heap. Names are looked up here once."""
-        labels, plain, plain_tensor, is_cuda_there = self.labels, self.plain, self.torch.Tensor, self.torch.cuda.is_initialized
-
-        def look_at_layer(layer):
-            label = labels.label_block
-            if label is None or is_cuda_there():
-                self.look_at(layer)
-                return
-            try:
-                for name, value in layer.__dict__.items():
-                    kind = type(value)
-                    if kind is plain_tensor:
-                        storage = value.untyped_storage()
-                        address = storage.data_ptr()
-                        if address and value.is_cpu and storage.resizable() and not storage.is_shared():
-                            label(address, storage.nbytes(), *mark_of(name))
-                        elif address:
-                            self.tell_anew(value, category_of(name), WORDS[category_of(name)])
-                    elif kind not in plain:
-                        self._look_into(value, category_of(name), self.tell_anew, 0)
-            except Exception:  # a tensor without a storage, a layer that changes meanwhile, or worse
-                self.look_at(layer)
-
-        return look_at_layer
+    def look_at_layer(self, layer):
+        """After it has changed, as look_at() does and never raising: the short way for plain tensors of the host's heap."""
+        labels, plain, plain_tensor = self.labels, self.plain, self.torch.Tensor
+        label = labels.label_block
+        if label is None or self.is_cuda_there():
+            self.look_at(layer)
+            return
+        try:
+            for name, value in layer.__dict__.items():
+                kind = type(value)
+                if kind is plain_tensor:
+                    storage = value.untyped_storage()
+                    address = storage.data_ptr()
+                    if address and value.is_cpu and storage.resizable() and not storage.is_shared():
+                        label(address, storage.nbytes(), *mark_of(name))
+                    elif address:
+                        self.tell_anew(value, category_of(name), WORDS[category_of(name)])
+                elif kind not in plain:
+                    self._look_into(value, category_of(name), self.tell_anew, 0)
+        except Exception:  # a tensor without a storage, a layer that changes meanwhile, or worse
+            self.look_at(layer)
 
     def look_after_update(self, result, cache, *args, layer_idx=None, **kwargs):
         """A cache, or a layer of one, has just taken what is new. Never raises."""

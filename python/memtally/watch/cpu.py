@@ -153,13 +153,18 @@ class Steps:
         hooks.replace(module, "PreTrainedModel.from_pretrained", self.scopes.during("loading"), unseen=True)
 
     def _wrap_generation(self, module):
+        hooks.replace(module, "GenerationMixin.generate", self.caches.during_generate, unseen=True)
         hooks.replace(module, "GenerationMixin.generate", self.scopes.during("prefill"), unseen=True)
-        hooks.replace(module, "GenerationMixin._update_model_kwargs_for_generation", self._after_token, unseen=True)
+        hooks.replace(module, "GenerationMixin._update_model_kwargs_for_generation", self._after_token)
 
     def _after_token(self, function):
         def token_and_look(generator, outputs, *args, **kwargs):
             self.caches.look_after_token(outputs)
-            result = function(generator, outputs, *args, **kwargs)
+            try:
+                result = function(generator, outputs, *args, **kwargs)
+            except BaseException as error:
+                hooks.leave_out_own_frames(error)
+                raise
             if self.scopes.names[-1:] == ["prefill"]:
                 self.scopes.become("decode")
             return result

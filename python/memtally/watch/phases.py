@@ -12,7 +12,7 @@ MOST_TIMES = 256  # of one function: a server's steps would be without end
 UNTRIED = "%s %s is none of the versions that memtally is known to read rightly (%s): totals hold, and what memory is for may not"
 
 history = None  # of the allocator, once there is one
-after = None  # called when an outermost phase is over
+after = None  # called with its category when an outermost phase is over
 open_phases = []  # (number, category) over all threads
 _numbers = itertools.count(1)
 _lock = threading.Lock()
@@ -33,9 +33,10 @@ def end(trace, number):
         history.drain()
     trace.line("d", time.monotonic_ns(), number)
     with _lock:
+        category = dict(open_phases).get(number)
         open_phases[:] = [phase for phase in open_phases if phase[0] != number]
     if after and not open_phases:
-        after()
+        after(category)
     trace.flush()
 
 

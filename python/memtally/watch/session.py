@@ -50,7 +50,7 @@ def start(watch, trace, parts):
     sys.modules[__package__].label = session.tensors.tell_anew
     endings.before(session.finish)
     phases.history = session.history
-    phases.after = session.tensors.look
+    phases.after = session.tensors.look_after_phase
     _try(trace, "versions", lambda: phases.tell_untried(trace, "torch"))
     _try(trace, "holders of tensors", session.tensors.start)
     _try(trace, "figures", lambda: figures.start(trace, parts.at_log))

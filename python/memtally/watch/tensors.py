@@ -13,6 +13,7 @@ import weakref
 from . import caches, cpu, hooks
 
 SHARE = 0.02  # of the time
+SHARE_AFTER_PHASES = 0.001  # where nothing was loaded
 
 
 class Holders:
@@ -25,6 +26,7 @@ class Holders:
         self.labels = cpu.Labels(torch)
         self.caches = caches.Caches(trace, torch, self.labels, self.tell, self.tell_anew)
         self.next_look = 0.0
+        self.next_after_phase = 0.0
         history.watchers.append(self._forget)
         history.after_drain = self.look_now_and_then
 
@@ -139,6 +141,11 @@ class Holders:
             self.modules.clear()
         took = time.monotonic() - began
         self.next_look = time.monotonic() + took / SHARE
+        self.next_after_phase = time.monotonic() + took / SHARE_AFTER_PHASES
+
+    def look_after_phase(self, category):
+        if category == "weights" or time.monotonic() >= self.next_after_phase:
+            self.look()
 
     def look_now_and_then(self):
         if time.monotonic() >= self.next_look:
@@ -189,26 +196,9 @@ class Holders:
         for name, kind in list(vars(module).items()):
             is_own = isinstance(kind, type) and kind.__module__ == module.__name__ and called in name
             if is_own and not (has_layers and name == "Cache"):
-                around = self._around_layer if has_layers and issubclass(kind, module.CacheLayerMixin) else self._around_update
+                around = self.caches.around_layer if has_layers and issubclass(kind, module.CacheLayerMixin) else self._around_update
                 for update in [one for one in vars(kind) if one == "update" or one.startswith("update_")]:
                     hooks.replace(module, name + "." + update, around)
-
-    def _around_layer(self, update):
-        """Of each layer for each token: the shortest way."""
-        is_compiling = self.torch.compiler.is_compiling if hasattr(self.torch, "compiler") else lambda: False
-        look = self.caches.layer_looker()
-
-        def update_and_look(layer, *args, **kwargs):
-            try:
-                result = update(layer, *args, **kwargs)
-            except BaseException as error:
-                hooks.leave_out_own_frames(error)
-                raise
-            if not is_compiling():
-                look(layer)
-            return result
-
-        return update_and_look
 
     def _around_update(self, update):
         is_compiling = self.torch.compiler.is_compiling if hasattr(self.torch, "compiler") else lambda: False
