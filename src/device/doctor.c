@@ -484,6 +484,10 @@ void mt_checks_destroy(struct mt_check *checks)
 
 const char *mt_check_state_name(enum mt_check_state state)
 {
-    static const char *const names[] = {"ok", "limited", "missing"};
+    static const char *const names[] = {
+        [MT_CHECK_OK] = "ok",
+        [MT_CHECK_LIMITED] = "limited",
+        [MT_CHECK_MISSING] = "missing",
+    };
     return (unsigned)state < sizeof names / sizeof *names ? names[state] : "?";
 }
