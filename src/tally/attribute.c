@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include <memtally/error.h>
-#include <memtally/provenance.h>
 #include <memtally/units.h>
 
 #include "tally/callers.h"
