@@ -12,6 +12,8 @@
 #include <memtally/error.h>
 #include <memtally/units.h>
 
+#include "advise/search.h"
+#include "advise/suggest.h"
 #include "base/strbuf.h"
 #include "drive/engines.h"
 #include "drive/pretend_path.h"

@@ -3,8 +3,8 @@
 #ifndef ADVISE_TOLD_H
 #define ADVISE_TOLD_H
 
+#include "advise/search.h"
 #include "drive/job.h"
-#include "suggest.h"
 
 struct mt_advise_answer {
     struct mt_drive_result result; /* filled in by the caller, owned */

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "advise/cuda_shortage.h"
 #include "drive/engines.h"
 
 #define NONE (-1)

@@ -15,7 +15,6 @@
 #define ADVISE_CUDA_CHANGES_H
 
 #include "cuda_settings.h"
-#include "cuda_shortage.h"
 
 #define MT_ADVISE_TABLE_MAX  16
 #define MT_ADVISE_COST_BYTES 96

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "advise/cuda_search.h"
 #include "base/environment.h"
 #include "base/error.h"
 #include "base/ticks.h"

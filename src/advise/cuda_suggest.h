@@ -3,8 +3,8 @@
 #ifndef ADVISE_CUDA_SUGGEST_H
 #define ADVISE_CUDA_SUGGEST_H
 
+#include "advise/cuda_shortage.h"
 #include "answer.h"
-#include "cuda_search.h"
 
 /* How memory did not suffice in a rehearsal that ended for want of it (shortage.c). */
 void mt_advise_shortage_of(const struct mt_drive_result *result,

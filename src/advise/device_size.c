@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "advise/search.h"
 #include "base/error.h"
 #include "drive/engines.h"
 

@@ -3,13 +3,12 @@
 #ifndef ADVISE_MODEL_H
 #define ADVISE_MODEL_H
 
-#include <memtally/settings.h>
-
 #include "answer.h"
 #include "drive/profile.h"
 #include "drive/stage.h"
 
-struct mt_estimate; /* <memtally/predict.h> */
+struct mt_estimate;         /* <memtally/predict.h> */
+struct mt_predict_settings; /* <memtally/settings.h> */
 
 /* What a rehearsal takes beside its settings, and what it gives beside its estimate. Start
  * with {0}; mt_advise_model_report_finish() frees what was answer. What is asked is borrowed. */

@@ -4,12 +4,10 @@
 #define ADVISE_SPILLS_H
 
 #include <memtally/model_file.h>
-#include <memtally/settings.h>
 #include <stddef.h>
 
-#include "drive/job.h"
-
-struct mt_tally; /* <memtally/tally.h> */
+struct mt_predict_settings; /* <memtally/settings.h> */
+struct mt_tally;            /* <memtally/tally.h> */
 
 #define MT_ADVISE_SPILLS_BYTES 400
 

@@ -3,7 +3,6 @@
 #ifndef ADVISE_SUGGEST_H
 #define ADVISE_SUGGEST_H
 
-#include <memtally/rehearsal.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -11,7 +10,8 @@
 #include "drive/outcome.h"
 #include "search.h"
 
-struct mt_error; /* <memtally/error.h> */
+struct mt_error;             /* <memtally/error.h> */
+struct mt_rehearsal_options; /* <memtally/rehearsal.h> */
 
 #define MT_ADVISE_DEFAULT_ATTEMPTS   24
 #define MT_ADVISE_DEFAULT_SUGGEST_NS ((uint64_t)15 * 1000 * 1000 * 1000)

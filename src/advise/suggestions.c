@@ -3,6 +3,8 @@
  * and what follows from rules where that says nothing. */
 #include <inttypes.h>
 #include <memtally/advise.h>
+#include <memtally/predict.h>
+#include <memtally/tally.h>
 #include <memtally/units.h>
 #include <stdio.h>
 #include <stdlib.h>

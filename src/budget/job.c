@@ -28,7 +28,10 @@
 
 const char *mt_job_cap_name(enum mt_job_cap cap)
 {
-    static const char *const names[] = {"auto", "group", "rlimit", "watch", "none"};
+    static const char *const names[] = {
+        [MT_JOB_CAP_AUTO] = "auto",   [MT_JOB_CAP_GROUP] = "group", [MT_JOB_CAP_RLIMIT] = "rlimit",
+        [MT_JOB_CAP_WATCH] = "watch", [MT_JOB_CAP_NONE] = "none",
+    };
     return (unsigned)cap < sizeof names / sizeof *names ? names[cap] : "?";
 }
 

@@ -19,7 +19,6 @@
 #include "cli/command.h"
 #include "cli/console.h"
 #include "emit/json.h"
-#include "emit/text.h"
 
 #define PATIENCE_MS 60000 /* a driver that does not come up */
 

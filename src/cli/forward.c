@@ -6,6 +6,9 @@
 #include <signal.h>
 #include <stddef.h>
 
+#include <memtally/job.h>
+#include <memtally/run.h>
+
 static struct mt_run *volatile receiver;
 static struct mt_job *volatile job_receiver;
 static volatile sig_atomic_t early;

@@ -3,8 +3,8 @@
 #ifndef CLI_FORWARD_H
 #define CLI_FORWARD_H
 
-#include <memtally/job.h>
-#include <memtally/run.h>
+struct mt_job; /* <memtally/job.h> */
+struct mt_run; /* <memtally/run.h> */
 
 /* From here on, signals that would end memtally do not. Those that were ignored stay ignored, for
  * the program too. Call it before the program is started: the program gets the defaults. */

@@ -5,8 +5,11 @@
 #include "emit/json.h"
 
 /* By enum cli_option_kind. */
-static const char *const takes[] = {"nothing", "text",  "texts", "file",  "directory",
-                                    "size",    "count", "real",  "choice"};
+static const char *const takes[] = {
+    [CLI_FLAG] = "nothing", [CLI_TEXT] = "text",           [CLI_TEXTS] = "texts",
+    [CLI_FILE] = "file",    [CLI_DIRECTORY] = "directory", [CLI_SIZE] = "size",
+    [CLI_COUNT] = "count",  [CLI_REAL] = "real",           [CLI_CHOICE] = "choice",
+};
 
 static void put_choices(struct mt_json *json, const struct cli_option *option)
 {

@@ -6,6 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <memtally/category.h>
+#include <memtally/tally.h>
+
 #include "base/error.h"
 
 #define LATEST_NS 9e18 /* 285 years; what int64_t holds */

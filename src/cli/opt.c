@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/strbuf.h"
 #include "cli/suggest.h"
 
 /* Where the parser stands. `next` is the word to read next, `n_operands` of them were kept. */

@@ -11,13 +11,13 @@
 
 #include <stddef.h>
 
-#include <memtally/settings.h>
-
 #include "base/strbuf.h"
 
-struct mt_error;    /* <memtally/error.h> */
-struct mt_estimate; /* <memtally/predict.h> */
-struct mt_model;    /* <memtally/model_file.h> */
+struct mt_error;            /* <memtally/error.h> */
+struct mt_estimate;         /* <memtally/predict.h> */
+struct mt_model;            /* <memtally/model_file.h> */
+struct mt_predict_settings; /* both of <memtally/settings.h> */
+struct mt_residue;
 
 struct cli_residue_key {
     const char *engine;

@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "base/strbuf.h"
 #include "base/ticks.h"
 #include "container/internal.h"
 

@@ -5,10 +5,10 @@
  * that was registered with it: at a mark of its use, and where it is out of memory. */
 #include "device/alarm.h"
 
+#include <memtally/host.h>
 #include <memtally/units.h>
 
 #include "base/error.h"
-#include "device/cgroup.h"
 #include "device/span.h"
 
 #include <errno.h>
@@ -54,7 +54,12 @@ struct mt_alarm {
 
 const char *mt_alarm_kind_name(enum mt_alarm_kind kind)
 {
-    static const char *const names[MT_N_ALARMS] = {"stall", "group_stall", "near", "oom"};
+    static const char *const names[MT_N_ALARMS] = {
+        [MT_ALARM_STALL] = "stall",
+        [MT_ALARM_GROUP_STALL] = "group_stall",
+        [MT_ALARM_NEAR] = "near",
+        [MT_ALARM_OOM] = "oom",
+    };
     return kind < MT_N_ALARMS ? names[kind] : "?";
 }
 

@@ -8,6 +8,7 @@
  * root field), which is then cut from the front of the process's path. */
 #include "device/cgroup.h"
 
+#include <memtally/host.h>
 #include <memtally/units.h>
 
 #include "device/span.h"

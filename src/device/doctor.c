@@ -8,6 +8,7 @@
 #include "device/span.h"
 
 #include <errno.h>
+#include <memtally/host.h>
 #include <memtally/units.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -485,6 +486,10 @@ void mt_checks_destroy(struct mt_check *checks)
 
 const char *mt_check_state_name(enum mt_check_state state)
 {
-    static const char *const names[] = {"ok", "limited", "missing"};
+    static const char *const names[] = {
+        [MT_CHECK_OK] = "ok",
+        [MT_CHECK_LIMITED] = "limited",
+        [MT_CHECK_MISSING] = "missing",
+    };
     return (unsigned)state < sizeof names / sizeof *names ? names[state] : "?";
 }

@@ -12,9 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <memtally/host.h>
-
-struct mt_error; /* <memtally/error.h> */
+struct mt_error;       /* <memtally/error.h> */
+struct mt_host_sample; /* <memtally/host.h> */
 
 /* The outside world of this room. Paths are absolute and as on the machine. */
 struct mt_host_os {

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <memtally/host.h>
 #include <memtally/units.h>
 
 #include "base/error.h"

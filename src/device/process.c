@@ -5,6 +5,7 @@
 
 #include <memtally/units.h>
 
+#include "base/bisect.h"
 #include "base/error.h"
 #include "base/secrets.h"
 #include "device/span.h"
@@ -168,16 +169,10 @@ static int by_parent(const void *a, const void *b)
 /* The first of `n` processes, sorted by parent, whose parent is `pid` or comes after it. */
 static size_t first_child(const struct mt_process *items, size_t n, int pid)
 {
-    size_t low = 0;
-    size_t high = n;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (items[middle].parent_pid < pid)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    struct mt_bisect place = {.end = n};
+    while (mt_bisect_next(&place))
+        mt_bisect_turn(&place, items[place.middle].parent_pid < pid);
+    return place.first;
 }
 
 /* Collects the tree behind the `n` scanned processes, of which each has one parent and so comes at

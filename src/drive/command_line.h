@@ -3,9 +3,9 @@
 #ifndef DRIVE_COMMAND_LINE_H
 #define DRIVE_COMMAND_LINE_H
 
-#include <memtally/settings.h>
-
 #include "profile.h"
+
+struct mt_predict_settings; /* <memtally/settings.h> */
 
 /* What is to be started. All borrowed. */
 struct mt_drive_line {

@@ -18,6 +18,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <memtally/run.h>
+
 #include "base/error.h"
 #include "base/strbuf.h"
 #include "base/ticks.h"

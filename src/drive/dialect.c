@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "engine/engine.h"
-#include "engines.h"
 
 #define START_BYTES 96
 

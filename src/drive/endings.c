@@ -7,7 +7,6 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "engine_log.h"
 #include "job.h"
 #include "last_words.h"
 #include "sentences.h"

@@ -4,7 +4,7 @@
 #include "engine_log.h"
 
 #include <fcntl.h>
-#include <memtally/predict.h>
+#include <memtally/settings.h>
 #include <memtally/units.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,7 +8,6 @@
 
 #include <limits.h>
 #include <memtally/rehearsal.h>
-#include <memtally/settings.h>
 #include <signal.h>
 
 #include "layer.h"
@@ -17,8 +16,9 @@
 #include "serve.h"
 #include "stage.h"
 
-struct mt_estimate; /* <memtally/predict.h> */
-struct mt_tally;    /* <memtally/tally.h> */
+struct mt_estimate;         /* <memtally/predict.h> */
+struct mt_predict_settings; /* <memtally/settings.h> */
+struct mt_tally;            /* <memtally/tally.h> */
 
 #define MT_DRIVE_WORDS_BYTES 4096
 #define MT_DRIVE_SAID_BYTES  65536

@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 
+#include <memtally/drive.h>
+
 #include "base/error.h"
 
 int mt_stage_open(const struct mt_model *model, const struct mt_stage_options *options,

@@ -3,8 +3,6 @@
 #ifndef DRIVE_OPEN_STAGE_H
 #define DRIVE_OPEN_STAGE_H
 
-#include <memtally/drive.h>
-
 #include "drive/stage.h"
 
 struct mt_stage {

@@ -4,8 +4,12 @@
 #ifndef DRIVE_REHEARSED_H
 #define DRIVE_REHEARSED_H
 
-#include <memtally/rehearsal.h>
+#include <memtally/category.h>
 
+struct mt_rehearsal_allocator; /* all of <memtally/rehearsal.h> */
+struct mt_rehearsal_event;
+struct mt_rehearsal_figure;
+struct mt_rehearsal_phase;
 struct mt_tally; /* <memtally/tally.h> */
 
 /* A buffer that a rehearsed program took after it was ready, or asked for in vain. */

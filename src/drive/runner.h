@@ -3,7 +3,9 @@
 #ifndef DRIVE_RUNNER_H
 #define DRIVE_RUNNER_H
 
-#include <memtally/run.h>
+struct mt_run_options; /* all of <memtally/run.h> */
+struct mt_run_result;
+struct mt_run_status;
 
 /* Functions are as mt_run_*() of <memtally/run.h>, one run at a time. */
 struct mt_profile_runner {

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <memtally/settings.h>
 #include <memtally/tally.h>
 
 #include "base/error.h"

@@ -4,13 +4,13 @@
 #define DRIVE_ONCE_H
 
 #include <memtally/rehearsal.h>
-#include <memtally/settings.h>
 #include <signal.h>
 
 #include "engine_log.h"
 #include "serve.h"
 
-struct mt_tally; /* <memtally/tally.h> */
+struct mt_predict_settings; /* <memtally/settings.h> */
+struct mt_tally;            /* <memtally/tally.h> */
 
 #define MT_DRIVE_TAIL_BYTES 1024
 

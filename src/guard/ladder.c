@@ -7,7 +7,10 @@
 
 const char *mt_guard_step_name(enum mt_guard_step step)
 {
-    static const char *const names[] = {"call", "signal", "ask", "freeze", "end", "kill"};
+    static const char *const names[] = {
+        [MT_GUARD_CALL] = "call",     [MT_GUARD_SIGNAL] = "signal", [MT_GUARD_ASK] = "ask",
+        [MT_GUARD_FREEZE] = "freeze", [MT_GUARD_END] = "end",       [MT_GUARD_KILL] = "kill",
+    };
     return (unsigned)step < MT_N_GUARD_STEPS ? names[step] : "?";
 }
 

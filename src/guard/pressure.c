@@ -4,7 +4,12 @@
 
 const char *mt_pressure_name(enum mt_pressure pressure)
 {
-    static const char *const names[] = {"low", "moderate", "high", "critical"};
+    static const char *const names[] = {
+        [MT_PRESSURE_LOW] = "low",
+        [MT_PRESSURE_MODERATE] = "moderate",
+        [MT_PRESSURE_HIGH] = "high",
+        [MT_PRESSURE_CRITICAL] = "critical",
+    };
     return (unsigned)pressure < MT_N_PRESSURES ? names[pressure] : "?";
 }
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <memtally/host.h>
 #include <memtally/units.h>
 
 #include "base/error.h"

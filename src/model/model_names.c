@@ -9,20 +9,35 @@
 
 const char *mt_model_format_name(enum mt_model_format format)
 {
-    static const char *const names[] = {"GGUF", "safetensors", "config.json"};
+    static const char *const names[] = {
+        [MT_MODEL_GGUF] = "GGUF",
+        [MT_MODEL_SAFETENSORS] = "safetensors",
+        [MT_MODEL_CONFIG] = "config.json",
+    };
     return (unsigned)format < sizeof names / sizeof *names ? names[format] : "?";
 }
 
 const char *mt_attention_name(enum mt_attention attention)
 {
-    static const char *const names[] = {"none", "global", "sliding", "chunked", "latent", "cross"};
+    static const char *const names[] = {
+        [MT_ATTENTION_NONE] = "none",       [MT_ATTENTION_GLOBAL] = "global",
+        [MT_ATTENTION_SLIDING] = "sliding", [MT_ATTENTION_CHUNKED] = "chunked",
+        [MT_ATTENTION_LATENT] = "latent",   [MT_ATTENTION_CROSS] = "cross",
+    };
     return (unsigned)attention < sizeof names / sizeof *names ? names[attention] : "?";
 }
 
 const char *mt_recurrence_name(enum mt_recurrence recurrence)
 {
     static const char *const names[] = {
-        "none", "mamba", "mamba2", "delta_net", "kimi_delta", "short_convolution", "rwkv"};
+        [MT_RECURRENCE_NONE] = "none",
+        [MT_RECURRENCE_MAMBA] = "mamba",
+        [MT_RECURRENCE_MAMBA2] = "mamba2",
+        [MT_RECURRENCE_DELTA_NET] = "delta_net",
+        [MT_RECURRENCE_KIMI_DELTA] = "kimi_delta",
+        [MT_RECURRENCE_SHORT_CONVOLUTION] = "short_convolution",
+        [MT_RECURRENCE_RWKV] = "rwkv",
+    };
     return (unsigned)recurrence < sizeof names / sizeof *names ? names[recurrence] : "?";
 }
 

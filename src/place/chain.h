@@ -6,9 +6,12 @@
 #ifndef MT_PLACE_CHAIN_H
 #define MT_PLACE_CHAIN_H
 
-#include <memtally/place.h>
 #include <stddef.h>
 #include <stdint.h>
+
+struct mt_place_device; /* all of <memtally/place.h> */
+struct mt_place_problem;
+struct mt_place_unit;
 
 /* A share is a number of 2^-MT_SHARE_BITS: less than a byte of any device. */
 #define MT_SHARE_BITS 48

@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 
+#include <memtally/place.h>
+
 #include "base/error.h"
 #include "gpu/gpus.h"
 

@@ -4,7 +4,11 @@
 #define MT_PLACE_MACHINE_H
 
 #include <memtally/model_file.h>
-#include <memtally/place.h>
+#include <memtally/settings.h>
+
+struct mt_place_device; /* all of <memtally/place.h> */
+struct mt_place_options;
+struct mt_place_problem;
 
 /* Sets what each crossing of the problem takes. *seconds, if it is set, is what the problem refers
  * to, for the caller to free. Errors: MT_EARG, MT_ENOMEM. */

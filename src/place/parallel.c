@@ -3,6 +3,10 @@
  * which are alike allow, each by an estimate. */
 #include <stdlib.h>
 
+#include <memtally/place.h>
+#include <memtally/predict.h>
+#include <memtally/settings.h>
+
 #include "base/error.h"
 #include "parallel.h"
 

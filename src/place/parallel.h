@@ -4,7 +4,9 @@
 #define MT_PLACE_PARALLEL_H
 
 #include <memtally/model_file.h>
-#include <memtally/place.h>
+#include <memtally/settings.h>
+
+struct mt_place_parallel; /* <memtally/place.h> */
 
 /* The caller frees *ways with free(). Errors: MT_ENOMEM. */
 int mt_place_parallel_ways(const struct mt_model *model, const struct mt_predict_settings *settings,

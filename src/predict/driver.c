@@ -9,6 +9,8 @@
 
 #include <memtally/units.h>
 
+#include "gpu/gpus.h"
+
 #define MIB 1048576.0
 
 /* MiB for each multiprocessor, and what the high end has beside. */

@@ -4,7 +4,9 @@
 #ifndef MT_PREDICT_DRIVER_H
 #define MT_PREDICT_DRIVER_H
 
-#include "gpu/gpus.h"
+#include <memtally/settings.h>
+
+#include "gpu/law.h"
 #include "predict/sheet.h"
 
 struct mt_driver {

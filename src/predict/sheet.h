@@ -3,14 +3,15 @@
 #ifndef MT_PREDICT_SHEET_H
 #define MT_PREDICT_SHEET_H
 
+#include <memtally/category.h>
 #include <memtally/model_file.h>
 #include <memtally/provenance.h>
-#include <memtally/settings.h>
 
 #include "engine/engine.h"
 
 struct mt_estimate_pool; /* both of <memtally/predict.h> */
 struct mt_estimate_graphs;
+struct mt_predict_settings; /* <memtally/settings.h> */
 
 #define MT_HOST_PLACE (-1)
 

@@ -9,6 +9,8 @@
 #include <memtally/units.h>
 
 #include "base/array.h"
+#include "base/bisect.h"
+#include "pytorch/torch.h"
 #include "pytorch/trace.h"
 
 int mt_graph_takings_add(struct mt_graph_takings *takings, const struct mt_graph_taking *taking)
@@ -44,15 +46,10 @@ static size_t first_after(const struct mt_graph_span *spans, size_t n, uint32_t 
                           uint32_t device, uint64_t ns)
 {
     const struct mt_graph_span key = {.pid = pid, .device = device, .begin_ns = ns};
-    size_t low = 0, high = n;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (by_time(&spans[middle], &key) <= 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    struct mt_bisect place = {.end = n};
+    while (mt_bisect_next(&place))
+        mt_bisect_turn(&place, by_time(&spans[place.middle], &key) <= 0);
+    return place.first;
 }
 
 /* The capture of a device that goes on at `ns`; NULL. */

@@ -5,6 +5,8 @@
 
 #include "pytorch/graphs.h"
 
+struct mt_torch; /* "pytorch/torch.h" */
+
 /* A capture. The functions below add up what its last members say. */
 struct mt_graph_span {
     uint32_t pid, device;

@@ -4,12 +4,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <memtally/graphs.h>
 #include <memtally/tally.h>
 #include <memtally/units.h>
 
 #include "base/error.h"
 #include "base/invariant.h"
 #include "pytorch/graph_buckets.h"
+#include "pytorch/torch.h"
 
 #define MODERATE (INT64_C(500) << 20)
 #define STRONG   (INT64_C(2) << 30)

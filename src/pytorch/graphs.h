@@ -3,9 +3,12 @@
 #ifndef MT_PYTORCH_GRAPHS_H
 #define MT_PYTORCH_GRAPHS_H
 
-#include <memtally/graphs.h>
+#include <stddef.h>
+#include <stdint.h>
 
-#include "pytorch/torch.h"
+struct mt_error;  /* <memtally/error.h> */
+struct mt_graphs; /* <memtally/graphs.h> */
+struct mt_torch;  /* "pytorch/torch.h" */
 
 /* Memory that a device gave a process. Of PyTorch's allocator it is told apart by its address. */
 struct mt_graph_taking {

@@ -10,9 +10,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <memtally/category.h>
 #include <memtally/units.h>
 
 #include "base/error.h"
+#include "pytorch/pickle.h"
 
 const struct mt_snapshot_purpose mt_snapshot_purposes[] = {
     {MT_CATEGORY_NONE, "", "", NULL},

@@ -7,10 +7,12 @@
 #ifndef MT_PYTORCH_SNAPSHOT_H
 #define MT_PYTORCH_SNAPSHOT_H
 
+#include <memtally/category.h>
 #include <memtally/snapshot.h>
 
+#include <stdint.h>
+
 #include "base/arena.h"
-#include "pytorch/pickle.h"
 
 #define MT_SNAPSHOT_DEVICES_MAX 64u
 #define MT_SNAPSHOT_FRAMES_MAX  256u /* of a stack; further ones, the outermost, are left out */

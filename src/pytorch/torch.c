@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/bisect.h"
 #include "base/error.h"
 #include "pytorch/trace.h"
 
@@ -207,18 +208,13 @@ static int has_address(const struct mt_torch_segment *segment, uint64_t address)
 static size_t segments_up_to(const struct mt_torch_process *process, uint64_t address,
                              uint64_t time_ns)
 {
-    size_t low = 0;
-    size_t high = process->segments.n;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        const struct mt_torch_segment *segment = &process->segments.at[middle];
-        if (segment->address < address ||
-            (segment->address == address && segment->begin_ns <= time_ns))
-            low = middle + 1;
-        else
-            high = middle;
+    struct mt_bisect place = {.end = process->segments.n};
+    while (mt_bisect_next(&place)) {
+        const struct mt_torch_segment *segment = &process->segments.at[place.middle];
+        mt_bisect_turn(&place, segment->address < address ||
+                                   (segment->address == address && segment->begin_ns <= time_ns));
     }
-    return low;
+    return place.first;
 }
 
 /* The last segment that begins at or below an address; one that lives at `time_ns` where there is
@@ -322,17 +318,13 @@ static int look_at(struct moment *moment, const struct mt_torch_process *process
 /* The first block that ends past `address`; blocks that live at one time do not overlap. */
 static size_t first_past(const struct moment *moment, uint64_t address)
 {
-    size_t low = 0;
-    size_t high = moment->n;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        const struct mt_torch_block *block = &moment->process->blocks.at[moment->blocks[middle]];
-        if (block->address + block->bytes <= address)
-            low = middle + 1;
-        else
-            high = middle;
+    struct mt_bisect place = {.end = moment->n};
+    while (mt_bisect_next(&place)) {
+        const struct mt_torch_block *block =
+            &moment->process->blocks.at[moment->blocks[place.middle]];
+        mt_bisect_turn(&place, block->address + block->bytes <= address);
     }
-    return low;
+    return place.first;
 }
 
 /* What a block is for, by the first of these: a library's word, its segment's pool, the phase that

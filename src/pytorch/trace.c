@@ -7,6 +7,8 @@
 
 #include <memtally/units.h>
 
+#include "base/bisect.h"
+
 /* Times that PyTorch gives are of another clock and whole microseconds. */
 #define CLOCK_NS 100000u
 
@@ -664,17 +666,13 @@ static int segments_by_address(const void *a, const void *b)
 static size_t count_up_to(const struct mt_torch_process *process, uint64_t address,
                           uint64_t time_ns)
 {
-    size_t low = 0;
-    size_t high = process->blocks.n;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        const struct mt_torch_block *block = &process->blocks.at[middle];
-        if (block->address < address || (block->address == address && block->begin_ns <= time_ns))
-            low = middle + 1;
-        else
-            high = middle;
+    struct mt_bisect place = {.end = process->blocks.n};
+    while (mt_bisect_next(&place)) {
+        const struct mt_torch_block *block = &process->blocks.at[place.middle];
+        mt_bisect_turn(&place, block->address < address ||
+                                   (block->address == address && block->begin_ns <= time_ns));
     }
-    return low;
+    return place.first;
 }
 
 /* How far a block's life is from a time; 0 while it lives. */

@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#include <memtally/recording.h>
+
 #include "recorder/real.h"
 #include "recorder/regions.h"
 #include "recorder/stack.h"

@@ -5,6 +5,8 @@
 #include <dlfcn.h>
 #include <string.h>
 
+#include <memtally/category.h>
+
 #include "recorder/blas.h"
 #include "recorder/modules.h"
 #include "recorder/real.h"

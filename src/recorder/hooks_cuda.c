@@ -9,6 +9,8 @@
  * no context of their own: a thread may have none. */
 #include <string.h>
 
+#include <memtally/category.h>
+
 #include "base/gpu_uuid.h"
 #include "recorder/cuda.h"
 #include "recorder/cuda_cap.h"

@@ -10,8 +10,9 @@
 
 #include <dlfcn.h>
 #include <link.h>
-#include <memtally/tally.h>
 #include <string.h>
+
+#include <memtally/category.h>
 
 #include "recorder/ggml.h"
 #include "recorder/modules.h"

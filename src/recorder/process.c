@@ -15,6 +15,8 @@
 #include <cpuid.h>
 #endif
 
+#include <memtally/recording.h>
+
 #include "base/device_caps.h"
 #include "base/filters.h"
 #include "recorder/cuda_cap.h"

@@ -12,7 +12,6 @@
 #ifndef MT_RECORDER_RECORDER_H
 #define MT_RECORDER_RECORDER_H
 
-#include <memtally/recording.h>
 #include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>

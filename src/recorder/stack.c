@@ -10,6 +10,8 @@
 #include <pthread.h>
 #include <sys/resource.h>
 
+#include <memtally/recording.h>
+
 #include "recorder/python.h"
 #include "recorder/real.h"
 #include "recorder/stack.h"

@@ -9,7 +9,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/crc32c.h"
 #include "base/error.h"
 #include "recording/blocks.h"
 #include "recording/frame.h"

@@ -7,10 +7,12 @@
 #include <string.h>
 
 #include <memtally/error.h>
+#include <memtally/provenance.h>
 
 #include "base/array.h"
 #include "base/invariant.h"
 #include "gpu/gpus.h"
+#include "pytorch/torch.h"
 
 #define UNSPLIT "allocated, and not told what for"
 

@@ -3,7 +3,8 @@
 #ifndef MT_REHEARSAL_PARTS_H
 #define MT_REHEARSAL_PARTS_H
 
-#include "pytorch/torch.h"
+#include <memtally/provenance.h>
+
 #include "rehearse/rehearsal.h"
 
 /* A buffer, or a part of a driver's allocation. Texts are borrowed from reader and trace. */

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <memtally/error.h>
+#include <memtally/graphs.h>
 #include <memtally/recording.h>
 #include <memtally/tally.h>
 #include <stdio.h>
@@ -14,6 +15,7 @@
 #include <unistd.h>
 
 #include "pytorch/graphs.h"
+#include "pytorch/torch.h"
 #include "rehearse/rehearsal.h"
 #include "tally/graph_source.h"
 

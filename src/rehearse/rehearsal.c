@@ -16,7 +16,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/environment.h"
 #include "base/error.h"
 #include "base/ticks.h"
 #include "pytorch/torch.h"

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Events into a tally: what was there after one of them, or at the peak of each place. */
+#include <memtally/provenance.h>
+#include <memtally/tally.h>
 #include <memtally/units.h>
 
 #include "base/invariant.h"
@@ -12,6 +14,7 @@
 
 #include "base/error.h"
 #include "breakdown.h"
+#include "pytorch/torch.h"
 #include "rehearse/rehearsal.h"
 
 #define NOTES_MAX  64u

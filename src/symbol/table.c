@@ -12,6 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/bisect.h"
+
 /* A table larger than this is not a real one: the largest libraries that there are have names of
  * some 100 MiB. */
 #define SECTION_MAX_BYTES ((uint64_t)1 << 30)
@@ -340,16 +342,10 @@ static int to_address(const struct mt_symbol_table *table, uint64_t file_offset,
 /* How many symbols start at or before the address. */
 static size_t count_up_to(const struct mt_symbol_table *table, uint64_t address)
 {
-    size_t low = 0;
-    size_t high = table->n_symbols;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (table->symbols[middle].start <= address)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    struct mt_bisect place = {.end = table->n_symbols};
+    while (mt_bisect_next(&place))
+        mt_bisect_turn(&place, table->symbols[place.middle].start <= address);
+    return place.first;
 }
 
 /* A stripped library has few symbols; an address past the end of the one before it belongs to a

@@ -3,10 +3,9 @@
 #ifndef MT_TALLY_ATTRIBUTE_H
 #define MT_TALLY_ATTRIBUTE_H
 
-#include <memtally/tally.h>
+#include <memtally/provenance.h>
 
 #include "tally/carry.h"
-#include "tally/image.h"
 #include "tally/replay.h"
 #include "tally/shared.h"
 

@@ -3,6 +3,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include <memtally/tally.h>
+
 #include "base/error.h"
 #include "tally/moment.h"
 #include "tally/nearest.h"

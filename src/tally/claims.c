@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <memtally/category.h>
 #include <memtally/error.h>
 
 #include "base/array.h"

@@ -30,7 +30,12 @@ const char *mt_basis_name(enum mt_basis basis)
 
 const char *mt_compare_verdict_name(enum mt_compare_verdict verdict)
 {
-    static const char *const names[] = {"not comparable", "within", "over", "under"};
+    static const char *const names[] = {
+        [MT_COMPARE_NOT_COMPARABLE] = "not comparable",
+        [MT_COMPARE_WITHIN] = "within",
+        [MT_COMPARE_OVER] = "over",
+        [MT_COMPARE_UNDER] = "under",
+    };
     return (unsigned)verdict < 4 ? names[verdict] : "?";
 }
 

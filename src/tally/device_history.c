@@ -8,6 +8,7 @@
 
 #include "base/arena.h"
 #include "base/array.h"
+#include "base/bisect.h"
 #include "base/error.h"
 #include "pytorch/torch.h"
 #include "tally/image.h"
@@ -86,16 +87,10 @@ static int by_address(const void *a, const void *b)
 /* The allocation of this history that an address lies in: of several the last; NULL. */
 static const struct mt_device_block *allocation_at(const struct work *work, uint64_t address)
 {
-    size_t low = 0;
-    size_t high = work->n_by_address;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (work->by_address[middle]->address <= address)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    const struct mt_device_block *block = low ? work->by_address[low - 1] : NULL;
+    struct mt_bisect place = {.end = work->n_by_address};
+    while (mt_bisect_next(&place))
+        mt_bisect_turn(&place, work->by_address[place.middle]->address <= address);
+    const struct mt_device_block *block = place.first ? work->by_address[place.first - 1] : NULL;
     return block && address - block->address < block->bytes ? block : NULL;
 }
 

@@ -4,7 +4,6 @@
 
 #include <inttypes.h>
 #include <memtally/error.h>
-#include <memtally/tally.h>
 #include <memtally/units.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -2,7 +2,6 @@
 /* What devices held at a time, from when their blocks and pools came and went, and what the driver
  * said. */
 #include <memtally/error.h>
-#include <memtally/tally.h>
 #include <memtally/units.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,6 @@
 #include "tally/devices.h"
 
 #include <memtally/error.h>
-#include <memtally/tally.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "tally/moment.h"
+#include "tally/image.h"
 #include "tally/stack_list.h"
 
 /* The public struct comes first: mt_recording_growth_destroy() is handed its address. */

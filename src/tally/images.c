@@ -8,6 +8,7 @@
 
 #include <memtally/error.h>
 
+#include "base/bisect.h"
 #include "tally/image.h"
 
 struct key {
@@ -52,16 +53,10 @@ int mt_images_index(struct mt_recording *recording)
 /* The first place in by_pid whose image is of a process id of at least `pid`. */
 static size_t first_of(const struct mt_recording *recording, uint64_t pid)
 {
-    size_t low = 0;
-    size_t high = recording->n_by_pid;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (recording->images[recording->by_pid[middle]].pid < pid)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    struct mt_bisect place = {.end = recording->n_by_pid};
+    while (mt_bisect_next(&place))
+        mt_bisect_turn(&place, recording->images[recording->by_pid[place.middle]].pid < pid);
+    return place.first;
 }
 
 const size_t *mt_images_of(const struct mt_recording *recording, uint64_t pid, size_t *n)
@@ -75,15 +70,10 @@ const size_t *mt_images_of(const struct mt_recording *recording, uint64_t pid, s
 static size_t count_begun(const struct mt_recording *recording, const size_t *images, size_t n,
                           uint64_t ns)
 {
-    size_t low = 0;
-    while (low < n) {
-        size_t middle = low + (n - low) / 2;
-        if (recording->images[images[middle]].start_ns <= ns)
-            low = middle + 1;
-        else
-            n = middle;
-    }
-    return low;
+    struct mt_bisect place = {.end = n};
+    while (mt_bisect_next(&place))
+        mt_bisect_turn(&place, recording->images[images[place.middle]].start_ns <= ns);
+    return place.first;
 }
 
 struct mt_image *mt_image_begun(const struct mt_recording *recording, uint64_t pid, uint64_t ns)
@@ -201,16 +191,10 @@ int mt_image_names_next(const struct mt_image_names *names, const struct mt_byte
 
 const struct mt_picture *mt_image_picture_before(const struct mt_image *image, uint64_t ns)
 {
-    size_t low = 0;
-    size_t high = image->n_pictures;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (image->pictures[middle].ns <= ns)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low ? &image->pictures[low - 1] : NULL;
+    struct mt_bisect place = {.end = image->n_pictures};
+    while (mt_bisect_next(&place))
+        mt_bisect_turn(&place, image->pictures[place.middle].ns <= ns);
+    return place.first ? &image->pictures[place.first - 1] : NULL;
 }
 
 uint64_t mt_image_resident_at(const struct mt_image *image, uint64_t ns)
@@ -220,13 +204,8 @@ uint64_t mt_image_resident_at(const struct mt_image *image, uint64_t ns)
 
 uint64_t mt_points_at(const struct mt_point *points, size_t n, uint64_t ns)
 {
-    size_t low = 0;
-    while (low < n) {
-        size_t middle = low + (n - low) / 2;
-        if (points[middle].ns <= ns)
-            low = middle + 1;
-        else
-            n = middle;
-    }
-    return low ? points[low - 1].resident_bytes : 0;
+    struct mt_bisect place = {.end = n};
+    while (mt_bisect_next(&place))
+        mt_bisect_turn(&place, points[place.middle].ns <= ns);
+    return place.first ? points[place.first - 1].resident_bytes : 0;
 }

@@ -3,6 +3,7 @@
  * numbers may be missing, lines cut, ranges out of order. */
 #include "tally/maps.h"
 #include "base/array.h"
+#include "base/bisect.h"
 
 #include <memtally/error.h>
 #include <stdlib.h>
@@ -217,16 +218,10 @@ int mt_maps_copy(const struct mt_maps *maps, struct mt_maps *copy)
 
 const struct mt_vma *mt_maps_at_or_after(const struct mt_maps *maps, uint64_t address)
 {
-    size_t low = 0;
-    size_t high = maps->n;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (maps->vmas[middle].end <= address)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return maps->vmas + low;
+    struct mt_bisect place = {.end = maps->n};
+    while (mt_bisect_next(&place))
+        mt_bisect_turn(&place, maps->vmas[place.middle].end <= address);
+    return maps->vmas + place.first;
 }
 
 const struct mt_vma *mt_maps_find(const struct mt_maps *maps, uint64_t address)

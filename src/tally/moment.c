@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <memtally/tally.h>
 #include <memtally/units.h>
 
 #include "base/error.h"

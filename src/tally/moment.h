@@ -3,9 +3,10 @@
 #ifndef MT_TALLY_MOMENT_H
 #define MT_TALLY_MOMENT_H
 
-#include <memtally/tally.h>
-
 #include "tally/image.h"
+
+struct mt_moment; /* both of <memtally/tally.h> */
+struct mt_tally_machine;
 
 /* A change of one process's resident size. */
 struct mt_step {

@@ -3,6 +3,7 @@
  * picture of the right size from another time says more than a nearer one from before the process
  * grew. Of those of about the right size it is the nearest in time. */
 #include "tally/nearest.h"
+#include "base/bisect.h"
 
 #define SAME_SIZE_BYTES ((uint64_t)1 << 20)
 
@@ -20,15 +21,10 @@ static uint64_t size_apart(const struct mt_picture *picture, uint64_t resident_b
 
 static size_t first_from(const struct mt_picture *pictures, size_t n, uint64_t ns)
 {
-    size_t low = 0;
-    while (low < n) {
-        size_t middle = low + (n - low) / 2;
-        if (pictures[middle].ns < ns)
-            low = middle + 1;
-        else
-            n = middle;
-    }
-    return low;
+    struct mt_bisect place = {.end = n};
+    while (mt_bisect_next(&place))
+        mt_bisect_turn(&place, pictures[place.middle].ns < ns);
+    return place.first;
 }
 
 /* The search goes from the time outward, and ends at the first of the right size. A hostile

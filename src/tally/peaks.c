@@ -8,6 +8,7 @@
 
 #include <memtally/error.h>
 
+#include "base/bisect.h"
 #include "tally/course.h"
 #include "tally/forks.h"
 #include "tally/held.h"
@@ -165,17 +166,12 @@ static int sum_pages(struct player *player, const struct mt_picture *picture)
 /* The first run of a picture that ends above `address`. */
 static size_t run_above(const struct mt_picture *picture, uint64_t address, uint64_t page_bytes)
 {
-    size_t first = 0;
-    size_t last = picture->n_runs;
-    while (first < last) {
-        size_t middle = first + (last - first) / 2;
-        const struct mt_run_pages *run = &picture->runs[middle];
-        if ((run->first_page + run->n_pages) * page_bytes <= address)
-            first = middle + 1;
-        else
-            last = middle;
+    struct mt_bisect place = {.end = picture->n_runs};
+    while (mt_bisect_next(&place)) {
+        const struct mt_run_pages *run = &picture->runs[place.middle];
+        mt_bisect_turn(&place, (run->first_page + run->n_pages) * page_bytes <= address);
     }
-    return first;
+    return place.first;
 }
 
 /* Of the run at `at` the bytes below `address`. */

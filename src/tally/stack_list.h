@@ -3,7 +3,7 @@
 #ifndef MT_TALLY_STACK_LIST_H
 #define MT_TALLY_STACK_LIST_H
 
-#include <memtally/recording.h>
+struct mt_stack_entry; /* <memtally/recording.h> */
 
 #define MT_STACK_FRAMES_MOST 256u
 

@@ -3,6 +3,7 @@
  * functions. */
 #include <inttypes.h>
 #include <memtally/recording.h>
+#include <memtally/tally.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

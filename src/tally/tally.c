@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bisect.h"
 #include "base/error.h"
 #include "base/invariant.h"
 #include "pytorch/torch.h"
@@ -656,16 +657,10 @@ static int add_absent(struct work *work, const struct mt_image *image,
 static int is_chosen(const struct work *work, size_t n_choices, const struct mt_image *image)
 {
     /* Choices are in the order of the images. */
-    size_t low = 0;
-    size_t high = n_choices;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (work->found.choices[middle].image < image)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < n_choices && work->found.choices[low].image == image;
+    struct mt_bisect place = {.end = n_choices};
+    while (mt_bisect_next(&place))
+        mt_bisect_turn(&place, work->found.choices[place.middle].image < image);
+    return place.first < n_choices && work->found.choices[place.first].image == image;
 }
 
 static int add_absent_ones(struct work *work, size_t n_choices)

@@ -5,7 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <memtally/tally.h>
 #include <memtally/units.h>
+
+#include "tally/tally_arena.h"
 
 struct piece {
     struct piece *next;

@@ -3,7 +3,7 @@
 #ifndef MT_TALLY_OWNER_H
 #define MT_TALLY_OWNER_H
 
-#include <memtally/tally.h>
+#include <stddef.h>
 
 struct mt_tally_arena;
 

@@ -7,6 +7,8 @@
 
 #include <memtally/error.h>
 
+#include "base/bisect.h"
+
 /* The replay keeps so many files apart; deeper forks begin with what the nearest ones say. */
 #define MOST_PARENTS 12
 
@@ -148,16 +150,11 @@ static const struct mt_image *parent_of_recorded(const struct mt_recording *reco
     size_t n;
     const size_t *images = mt_images_of(recording, header->parent_pid, &n);
     const uint64_t *starts = earliest + (images - recording->by_pid);
-    size_t low = 0;
-    for (size_t high = n; low < high;) {
-        size_t middle = low + (high - low) / 2;
-        if (starts[middle] <= ticks)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    while (low-- > 0) {
-        const struct mt_image *parent = &recording->images[images[low]];
+    struct mt_bisect place = {.end = n};
+    while (mt_bisect_next(&place))
+        mt_bisect_turn(&place, starts[place.middle] <= ticks);
+    while (place.first-- > 0) {
+        const struct mt_image *parent = &recording->images[images[place.first]];
         if (parent->file && parent != image && parent->file->header.start_ticks <= ticks)
             return parent;
     }

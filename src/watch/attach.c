@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <memtally/run.h>
 #include <memtally/units.h>
 
 #include "base/error.h"

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <memtally/host.h>
 #include <memtally/units.h>
 
 #include "base/ticks.h"

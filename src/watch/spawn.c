@@ -10,6 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <memtally/run.h>
+
 #include "base/become.h"
 #include "base/environment.h"
 #include "base/error.h"

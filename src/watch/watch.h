@@ -3,7 +3,6 @@
 #ifndef MT_WATCH_WATCH_H
 #define MT_WATCH_WATCH_H
 
-#include <memtally/run.h>
 #include <signal.h>
 #include <sys/types.h>
 
@@ -13,6 +12,8 @@
 #include "recording/picture.h"
 #include "recording/writer.h"
 #include "tally/table.h"
+
+struct mt_run_options; /* <memtally/run.h> */
 
 /* Why the recorder is not in a process, as OUTSIDE_ONLY has it. */
 enum mt_outside_reason {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include <memtally/error.h>
+#include <memtally/tally.h>
 
 #include "pytorch/snapshot.h"
 

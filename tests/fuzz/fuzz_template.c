@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include <memtally/error.h>
+#include <memtally/settings.h>
 
 #include "model/model.h"
 #include "predict/template/template.h"

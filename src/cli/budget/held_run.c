@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "cli/console.h"
+#include "cli/rehearse/recorded.h"
 #include "drive/objects.h"
 
 /* ---- devices ---- */

@@ -6,7 +6,6 @@
 #include <limits.h>
 
 #include "cli/budget/admit.h"
-#include "cli/rehearse/recorded.h"
 
 /* What is left behind beyond this is told. */
 #define BUDGET_LEFT_BYTES ((uint64_t)100 << 20)

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* The order of tests, by what they need and how long they took. */
 #include <memtally/schedule.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/budget/admit.h"
 #include "cli/budget/suite.h"
 
 #define SECONDS_MIN 0.001

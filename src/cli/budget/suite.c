@@ -3,7 +3,6 @@
 #include "cli/budget/suite.h"
 
 #include <memtally/error.h>
-#include <memtally/units.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +10,8 @@
 #include <unistd.h>
 
 #include "base/ticks.h"
+#include "cli/budget/admit.h"
+#include "cli/budget/held_run.h"
 #include "cli/budget/turns.h"
 #include "cli/console.h"
 
@@ -23,8 +24,12 @@
 
 const char *budget_outcome_name(enum budget_outcome outcome)
 {
-    static const char *const names[] = {"waits",  "passed",  "failed", "failed for memory",
-                                        "leaked", "timeout", "cannot", "skipped"};
+    static const char *const names[] = {
+        [BUDGET_WAITS] = "waits",   [BUDGET_PASSED] = "passed",
+        [BUDGET_FAILED] = "failed", [BUDGET_MEMORY] = "failed for memory",
+        [BUDGET_LEAKED] = "leaked", [BUDGET_TIMEOUT] = "timeout",
+        [BUDGET_CANNOT] = "cannot", [BUDGET_SKIPPED] = "skipped",
+    };
     return (unsigned)outcome < sizeof names / sizeof *names ? names[outcome] : "?";
 }
 

@@ -5,7 +5,6 @@
 
 #include <signal.h>
 
-#include "cli/budget/held_run.h"
 #include "cli/budget/tests.h"
 
 enum budget_outcome {

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <memtally/model_file.h>
 #include <memtally/predict.h>
+#include <memtally/recording.h>
 #include <memtally/units.h>
 #include <stdio.h>
 #include <stdlib.h>

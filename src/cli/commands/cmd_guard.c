@@ -294,8 +294,13 @@ static void call(void *context, uint64_t used_bytes)
 /* ---- telling ---- */
 
 static const char *const deeds[] = {
-    "runs the command of --call", "sends its signal", "asks its server to empty slots",
-    "lets it stand still",        "sends SIGTERM",    "kills it"};
+    [MT_GUARD_CALL] = "runs the command of --call",
+    [MT_GUARD_SIGNAL] = "sends its signal",
+    [MT_GUARD_ASK] = "asks its server to empty slots",
+    [MT_GUARD_FREEZE] = "lets it stand still",
+    [MT_GUARD_END] = "sends SIGTERM",
+    [MT_GUARD_KILL] = "kills it",
+};
 
 /* "" for the host, else " of gpu0". */
 static const char *of_place(const struct mt_guard_act *act, char text[24])

@@ -2,7 +2,6 @@
 /* profile: runs a model with an engine under the recorder and says where the memory went. */
 #include <errno.h>
 #include <inttypes.h>
-#include <memtally/units.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +21,7 @@
 #include "cli/shared_options.h"
 #include "cli/teller.h"
 #include "cli/words.h"
+#include "drive/contained.h"
 #include "drive/engine_version.h"
 #include "drive/find.h"
 #include "drive/layer.h"

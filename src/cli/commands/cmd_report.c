@@ -4,6 +4,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <memtally/recording.h>
+
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/console.h"

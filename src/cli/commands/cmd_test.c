@@ -9,6 +9,7 @@
 
 #include <memtally/error.h>
 
+#include "cli/budget/admit.h"
 #include "cli/budget/suite.h"
 #include "cli/command.h"
 #include "cli/console.h"

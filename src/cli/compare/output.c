@@ -46,7 +46,11 @@ static void put_bytes(struct mt_json *json, const char *key, int known, int64_t 
 
 static void put_side(struct mt_json *json, const char *key, const struct compare_loaded *side)
 {
-    static const char *const kinds[] = {"measurement", "estimate", "figures"};
+    static const char *const kinds[] = {
+        [MT_SIDE_MEASUREMENT] = "measurement",
+        [MT_SIDE_ESTIMATE] = "estimate",
+        [MT_SIDE_FIGURES] = "figures",
+    };
     int is_given = side->side.kind == MT_SIDE_FIGURES;
     mt_json_begin_object(json, key);
     mt_json_text(json, "kind", kinds[side->side.kind]);

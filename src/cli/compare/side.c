@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "base/error.h"
+#include "cli/document/load.h"
 #include "drive/json_get.h"
 
 /* ---- folders ---- */

@@ -4,7 +4,6 @@
 #define CLI_COMPARE_SIDE_H
 
 #include "cli/compare/file.h"
-#include "cli/document/load.h"
 #include "cli/document/loaded.h"
 
 /* Start with {0}. `side` is what is compared; texts are borrowed from what is owned, and NULL where

@@ -13,8 +13,16 @@
 #include "emit/folded.h"
 #include "internal.h"
 
-const char *const cli_format_names[] = {"table",      "json",     "csv",        "folded",
-                                        "speedscope", "perfetto", "memory-viz", NULL};
+const char *const cli_format_names[] = {
+    [CLI_FORMAT_TABLE] = "table",
+    [CLI_FORMAT_JSON] = "json",
+    [CLI_FORMAT_CSV] = "csv",
+    [CLI_FORMAT_FOLDED] = "folded",
+    [CLI_FORMAT_SPEEDSCOPE] = "speedscope",
+    [CLI_FORMAT_PERFETTO] = "perfetto",
+    [CLI_FORMAT_MEMORY_VIZ] = "memory-viz",
+    [CLI_FORMAT_MEMORY_VIZ + 1] = NULL,
+};
 
 uint64_t cli_sum(uint64_t a, uint64_t b)
 {

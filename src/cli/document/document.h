@@ -9,8 +9,6 @@
 #define CLI_DOCUMENT_H
 
 #include <jansson.h>
-#include <memtally/recording.h>
-#include <memtally/rehearsal.h>
 #include <memtally/units.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -20,8 +18,14 @@
 #include "container/container.h"
 #include "drive/rehearsed.h"
 
-struct mt_estimate; /* <memtally/predict.h> */
-struct mt_tally;    /* <memtally/tally.h> */
+struct mt_device_histories; /* both of <memtally/recording.h> */
+struct mt_device_timeline;
+struct mt_estimate;         /* <memtally/predict.h> */
+struct mt_recording_damage; /* all of <memtally/recording.h> */
+struct mt_recording_mark;
+struct mt_stack_list;
+struct mt_tally;          /* <memtally/tally.h> */
+struct mt_timeline_point; /* <memtally/recording.h> */
 
 enum cli_format {
     CLI_FORMAT_TABLE,

@@ -99,7 +99,11 @@ static void put_word(struct mt_strbuf *text, const char *name, const char *word)
 static void put_settings(const struct mt_predict_settings *settings,
                          const struct cli_terminal *terminal, struct mt_strbuf *out)
 {
-    static const char *const switches[] = {NULL, "on", "off"};
+    static const char *const switches[] = {
+        [MT_SWITCH_AUTO] = NULL,
+        [MT_SWITCH_ON] = "on",
+        [MT_SWITCH_OFF] = "off",
+    };
     struct mt_strbuf text = {0};
     put_count(&text, "context", settings->context_tokens);
     put_count(&text, "sequences", settings->sequences);

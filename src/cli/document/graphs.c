@@ -3,6 +3,7 @@
 #include "graphs.h"
 
 #include <inttypes.h>
+#include <memtally/graphs.h>
 #include <memtally/units.h>
 #include <stdio.h>
 

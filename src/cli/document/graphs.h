@@ -3,9 +3,10 @@
 #ifndef CLI_DOCUMENT_GRAPHS_H
 #define CLI_DOCUMENT_GRAPHS_H
 
-#include <memtally/graphs.h>
-
 #include "cli/console.h"
+
+struct mt_graphs; /* both of <memtally/graphs.h> */
+struct mt_graphs_difference;
 
 /* All borrowed. */
 struct cli_graphs_document {

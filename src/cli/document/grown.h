@@ -3,9 +3,9 @@
 #ifndef CLI_DOCUMENT_GROWN_H
 #define CLI_DOCUMENT_GROWN_H
 
-#include <memtally/recording.h>
-
 #include "base/strbuf.h"
+
+struct mt_recording_growth; /* <memtally/recording.h> */
 
 void cli_document_grown(const struct mt_recording_growth *growth, struct mt_strbuf *out);
 

@@ -4,11 +4,16 @@
 #define CLI_DOCUMENT_PARTS_H
 
 #include <memtally/predict.h>
-#include <memtally/tally.h>
+#include <memtally/recording.h>
 
 #include "document.h"
 #include "emit/json.h"
 #include "emit/text_table.h"
+
+struct mt_tally; /* all of <memtally/tally.h> */
+struct mt_tally_place;
+struct mt_tally_process;
+struct mt_tally_row;
 
 void cli_document_json(const struct cli_document *document, struct mt_strbuf *out);
 void cli_document_csv(const struct cli_document *document, struct mt_strbuf *out);

@@ -3,6 +3,7 @@
 
 #include "internal.h"
 
+#include <memtally/recording.h>
 #include <memtally/units.h>
 
 static void put_detail(struct mt_json *json, const struct mt_tally_detail *detail)

@@ -2,7 +2,9 @@
 /* From a recording to a document. */
 #include "cli/document/loaded.h"
 
+#include <memtally/recording.h>
 #include <memtally/snapshot.h>
+#include <stddef.h>
 #include <stdlib.h>
 
 #include "base/error.h"

@@ -3,6 +3,7 @@
 #ifndef CLI_LOADED_H
 #define CLI_LOADED_H
 
+#include <memtally/recording.h>
 #include <memtally/tally.h>
 
 #include "cli/document/document.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A rehearsal as text for people: the command line, how it went, what would fit, what came late. */
 #include <inttypes.h>
+#include <memtally/rehearsal.h>
 #include <memtally/units.h>
 #include <stdio.h>
 #include <string.h>

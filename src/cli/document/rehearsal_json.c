@@ -2,6 +2,7 @@
 /* What only a rehearsal has, as JSON. */
 #include <string.h>
 
+#include <memtally/rehearsal.h>
 #include <memtally/units.h>
 
 #include "internal.h"

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* The phases of an engine on PyTorch, the figures that it said, and PyTorch's own, as text. */
 #include <inttypes.h>
+#include <memtally/rehearsal.h>
 #include <memtally/units.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "emit/text.h"
 #include "internal.h"
 
 #define SHOWN 24

@@ -2,6 +2,7 @@
 /* A document as text for people: what was run, the breakdown, the machine, what was not seen; how
  * it went over time, its runs and call stacks. */
 #include <inttypes.h>
+#include <memtally/recording.h>
 #include <memtally/units.h>
 #include <stdarg.h>
 #include <stdint.h>

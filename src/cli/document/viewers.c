@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <memtally/recording.h>
+
 #include "emit/memory_viz.h"
 #include "emit/perfetto.h"
 #include "emit/speedscope.h"

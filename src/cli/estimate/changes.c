@@ -10,7 +10,6 @@
 #include "cli/document/internal.h"
 #include "cli/estimate/estimate.h"
 #include "emit/csv.h"
-#include "emit/text.h"
 
 #define SIGNED_TEXT 32
 

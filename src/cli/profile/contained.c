@@ -15,6 +15,7 @@
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/container.h"
+#include "drive/contained.h"
 #include "drive/objects.h"
 
 #define RESULTS "results/memory-profiles"

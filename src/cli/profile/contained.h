@@ -5,7 +5,6 @@
 
 #include "cli/document/document.h"
 #include "container/container.h"
-#include "drive/contained.h"
 #include "drive/contained_engine.h"
 
 /* Start with {0}. */

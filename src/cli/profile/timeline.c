@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Peaks within stretches of a timeline. */
 #include "cli/profile/timeline.h"
+#include <memtally/recording.h>
 #include <memtally/units.h>
 
 uint64_t profile_peak_within(const struct mt_timeline_point *points, size_t n, uint64_t start_ns,

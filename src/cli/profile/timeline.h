@@ -3,9 +3,10 @@
 #ifndef CLI_PROFILE_TIMELINE_H
 #define CLI_PROFILE_TIMELINE_H
 
-#include <memtally/recording.h>
 #include <stddef.h>
 #include <stdint.h>
+
+struct mt_timeline_point; /* <memtally/recording.h> */
 
 /* The largest of the points from `start_ns` to `end_ns`, both included. Where none is in it, the
  * stretch is shorter than the points are apart, and what the last point before it says still held;

@@ -3,9 +3,9 @@
 #ifndef CLI_REHEARSE_DEVICES_H
 #define CLI_REHEARSE_DEVICES_H
 
-#include <memtally/rehearsal.h>
-
 #include "cli/model/model.h"
+
+struct mt_rehearsal_device; /* <memtally/rehearsal.h> */
 
 /* Fills in a device for each that `request` has. Of a program of ggml (`is_cuda` is 0) the driver's
  * context is held back, with `reserved_bytes` 0 what it takes as a rule; a CUDA program takes it

@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "drive/engines.h"
-
 /* The most that the limit, or the baseline, lets a run take of a place; MT_UNKNOWN: anything. */
 static uint64_t by_limit(const struct rehearse_bounds *bounds)
 {

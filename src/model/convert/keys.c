@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* The keys of a converted model. Knows the tables' grammar, no family. */
-#include <memtally/tally.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -3,7 +3,6 @@
  * the fields of a config mean, not what becomes of them. */
 #include <math.h>
 #include <memtally/error.h>
-#include <memtally/tally.h>
 #include <memtally/units.h>
 #include <string.h>
 

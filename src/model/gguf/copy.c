@@ -5,12 +5,15 @@
  */
 #include "copy.h"
 
+#include <memtally/model_file.h>
 #include <memtally/tally.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "base/strbuf.h"
+#include "model/gguf/gguf.h"
 
 #define PIECE      (256 * 1024)
 #define COUNTS_END 24 /* of the magic, the version and both counts */

@@ -3,7 +3,9 @@
 #ifndef MT_MODEL_GGUF_COPY_H
 #define MT_MODEL_GGUF_COPY_H
 
-#include "model/gguf/gguf.h"
+#include <memtally/model_file.h>
+
+#include "model/model.h"
 #include "model/out_file.h"
 
 /* Copies the header of a GGUF model into *file and makes the file as long as the model's. */

@@ -9,6 +9,7 @@
 
 #include "build.h"
 
+#include "base/bisect.h"
 #include "base/error.h"
 
 #define SKIPPED_MAX 8192 /* patterns that are read */
@@ -258,16 +259,10 @@ static int stands_in(const char *name, const char *pattern)
 /* The first pattern of a layer or a later one. */
 static size_t first_of(const struct mt_hf_build *build, uint64_t layer)
 {
-    size_t low = 0;
-    size_t high = build->n_skipped;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (build->skipped[middle].layer < layer)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    struct mt_bisect place = {.end = build->n_skipped};
+    while (mt_bisect_next(&place))
+        mt_bisect_turn(&place, build->skipped[place.middle].layer < layer);
+    return place.first;
 }
 
 static int stands_in_any(const struct mt_hf_build *build, const char *name, uint64_t layer,

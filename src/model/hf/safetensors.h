@@ -4,7 +4,6 @@
 #define MT_MODEL_SAFETENSORS_H
 
 #include "list.h"
-#include "model/json_reader.h"
 
 #define MT_ST_HEADER_MAX UINT64_C(100000000) /* says the format */
 

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "model/convert/convert.h"
 #include "model/gguf/copy.h"
+#include "model/gguf/gguf.h"
 
 static const struct {
     enum mt_file_type type;

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <memtally/settings.h>
+
 #include "predict/torch/torch.h"
 
 const char *mt_budget_flag(const struct mt_engine *engine, const char *setting,

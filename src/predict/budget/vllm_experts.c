@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <memtally/settings.h>
+
 #include "vllm.h"
 
 #define BLOCK            32 /* numbers that share a scale */

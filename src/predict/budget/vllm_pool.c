@@ -4,6 +4,8 @@
  * as many layers as the smallest bucket has, so that all groups can share blocks. */
 #include "vllm.h"
 
+#include <memtally/settings.h>
+
 #define BUCKETS_MAX 16
 
 enum kind { KIND_FULL, KIND_WINDOW, KIND_CHUNK, KIND_STATE };

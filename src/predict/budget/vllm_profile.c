@@ -5,6 +5,8 @@
  * its input, which its caller still holds. */
 #include <string.h>
 
+#include <memtally/settings.h>
+
 #include "model/families.h"
 #include "vllm.h"
 

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <memtally/settings.h>
+
 #include "base/error.h"
 #include "internal.h"
 #include "model/families.h"

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Whether a model can do anything with drafted tokens. Knows no engine. */
+#include <memtally/settings.h>
+
 #include "base/error.h"
 #include "predict/sheet.h"
 

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <memtally/settings.h>
+
 #include "internal.h"
 
 static void ollama_flags(const struct mt_llama_plan *plan, struct mt_sheet *sheet)

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* The layouts that llama.cpp keeps matrices in on the host: which of them a processor has, and what
  * a matrix takes there. Knows no buffers and no files. */
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "layout.h"
 #include "model/ggml_type.h"
+#include "predict/llama/internal.h"
 
 #define KLEIDIAI_HEADER 64
 

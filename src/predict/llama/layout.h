@@ -3,7 +3,12 @@
 #ifndef MT_PREDICT_LLAMA_LAYOUT_H
 #define MT_PREDICT_LLAMA_LAYOUT_H
 
-#include "internal.h"
+#include <stdint.h>
+
+#include <memtally/model_file.h>
+#include <memtally/processor.h>
+
+#include "engine/engine.h"
 
 /* In the order in which the engine asks: the first that takes a tensor has it. */
 enum mt_llama_layout_kind {

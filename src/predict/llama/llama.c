@@ -3,6 +3,8 @@
  * the engines' tables. */
 #include <inttypes.h>
 
+#include <memtally/settings.h>
+
 #include "internal.h"
 
 static int write_parts(const struct mt_llama_plan *plan, struct mt_sheet *sheet,

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include <memtally/settings.h>
+
 #include "base/error.h"
 #include "internal.h"
 

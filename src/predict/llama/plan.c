@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <memtally/settings.h>
+
 #include "base/error.h"
 #include "gpu/gpus.h"
 #include "internal.h"

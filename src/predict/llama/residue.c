@@ -9,8 +9,8 @@
 
 #include <memtally/predict.h>
 
-#include "internal.h"
 #include "predict/driver.h"
+#include "predict/llama/llama.h"
 
 struct band {
     uint64_t low;

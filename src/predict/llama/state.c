@@ -5,6 +5,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include <memtally/settings.h>
+
 #include "base/error.h"
 #include "internal.h"
 

@@ -2,13 +2,17 @@
 /* Weights: the buffers that llama.cpp's loader makes, one for each device, and on the host the
  * mapped part of the files, what is read, and what is copied into another layout. */
 #include <inttypes.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include <memtally/settings.h>
+
 #include "base/error.h"
 #include "layout.h"
 #include "model/ggml_type.h"
+#include "predict/llama/internal.h"
 
 /* Steps that rows of a matrix are divided in over several devices. */
 #define SPLIT_ROW_STEP 128

@@ -2,6 +2,8 @@
 /* The numbers and facts that templates ask for, of a model and a plan. */
 #include <string.h>
 
+#include <memtally/settings.h>
+
 #include "predict/llama/internal.h"
 #include "template.h"
 

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <memtally/settings.h>
+
 #include "base/error.h"
 #include "predict/llama/internal.h"
 #include "template.h"

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <memtally/settings.h>
 #include <memtally/units.h>
 
 #include "base/error.h"

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include <memtally/settings.h>
+
 #include "model/families.h"
 
 uint64_t mt_torch_layers(const struct mt_predict_input *in)

@@ -4,6 +4,8 @@
  * held by each. Names are those of Hugging Face's checkpoints, and of GGUF. */
 #include <string.h>
 
+#include <memtally/settings.h>
+
 #include "base/error.h"
 #include "torch.h"
 

@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "hooks.h"
-#include "rehearse/account_write.h"
 
 #define FILES_MAX     1024u
 #define SKIPPED_BYTES 65536u /* and more in one read */

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <memtally/rehearsal.h>
 #include <memtally/units.h>
 
 #include "cli/document/internal.h"

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "tests/support/unit.h"
 
+#include <memtally/settings.h>
+
 #include "drive/command_line.h"
 
 #include <stdlib.h>

@@ -10,6 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <memtally/settings.h>
+
 #include "cli/residue_store.h"
 
 static char folder[64];

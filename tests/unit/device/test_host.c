@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include "tests/support/unit.h"
 
+#include <memtally/host.h>
 #include <memtally/units.h>
 
+#include "device/host.h"
 #include "tests/support/replay.h"
 
 #include <string.h>

@@ -3,6 +3,7 @@
  */
 #include "tests/support/unit.h"
 
+#include <memtally/host.h>
 #include <memtally/units.h>
 
 #include "device/level.h"

@@ -6,6 +6,7 @@
 #include <memtally/advise.h>
 #include <memtally/model.h>
 #include <memtally/model_file.h>
+#include <memtally/predict.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,6 +2,7 @@
 #include "tests/support/unit.h"
 
 #include "cli/profile/timeline.h"
+#include <memtally/recording.h>
 #include <memtally/units.h>
 
 static const struct mt_timeline_point points[] = {

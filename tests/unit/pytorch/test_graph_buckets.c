@@ -9,9 +9,11 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <memtally/graphs.h>
 #include <memtally/units.h>
 
 #include "pytorch/graphs.h"
+#include "pytorch/torch.h"
 
 enum { GRAPHS_MAX = 24, PROCESSES = 2, DEVICES = 2 };
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "scribe.h"
 
+#include <memtally/recording.h>
+
 #include "tests/support/unit.h"
 
 #include "base/crc32c.h"

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "gpu/gpus.h"
+#include "pytorch/torch.h"
 #include "rehearse/breakdown.h"
 
 #define MIB   (UINT64_C(1) << 20)

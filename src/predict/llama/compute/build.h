@@ -9,7 +9,6 @@
 
 #include "model/families.h"
 #include "predict/graph/graph.h"
-#include "predict/llama/internal.h"
 #include "predict/llama/llama.h"
 
 /* Weights that graphs read, by the end of their name in GGUF. X(SLOT, "ending"). */

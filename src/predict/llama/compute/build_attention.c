@@ -4,6 +4,7 @@
 
 #include "build.h"
 #include "engine/flash_kernel.h"
+#include "predict/llama/internal.h"
 
 static struct mt_build_cache *cache_inputs_of(struct mt_build *build, size_t il)
 {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "build.h"
+#include "predict/llama/internal.h"
 
 enum kind { BERT, NOMIC, GEMMA, MODERN };
 

@@ -2,6 +2,7 @@
 /* The graphs of Gemma 3n and Gemma 4: inputs of their own for each layer, caches shared between
  * layers, several streams of the hidden state. */
 #include "build.h"
+#include "predict/llama/internal.h"
 
 /* Layers of Gemma 3n whose feed-forward keeps the largest activations only. */
 #define SPARSE_LAYERS 10

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Layers of llama.cpp's graphs that carry a state from token to token: Mamba-2, gated delta nets,
  * short convolutions. */
+#include <memtally/settings.h>
+
 #include "build.h"
+#include "predict/llama/internal.h"
 
 static struct mt_node *first_of(struct mt_build *build, struct mt_node *x, uint64_t n)
 {

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <memtally/settings.h>
+
 #include "base/error.h"
 #include "build.h"
 #include "engine/flash_kernel.h"

@@ -2,6 +2,8 @@
 /* Compute buffers of llama.cpp by the template of the family's graph in that build. */
 #include <stdio.h>
 
+#include <memtally/settings.h>
+
 #include "base/error.h"
 #include "predict/llama/internal.h"
 #include "predict/template/template.h"

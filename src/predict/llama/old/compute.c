@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <memtally/settings.h>
+
 #include "base/arena.h"
 #include "base/error.h"
 #include "internal.h"

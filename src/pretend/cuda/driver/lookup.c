@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bisect.h"
 #include "world.h"
 
 #define PER_THREAD_DEFAULT_STREAM 2u /* of the flags of cuGetProcAddress */
@@ -55,15 +56,10 @@ static void sort_forms(void)
 /* Where the forms of a name begin, or would. */
 static size_t first_of(const char *name)
 {
-    size_t low = 0, high = N_FORMS;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (strcmp(forms[middle].name, name) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    struct mt_bisect place = {.end = N_FORMS};
+    while (mt_bisect_next(&place))
+        mt_bisect_turn(&place, strcmp(forms[place.middle].name, name) < 0);
+    return place.first;
 }
 
 static enum query_result look_up(const char *name, int version, int is_per_thread, void **function)

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/bisect.h"
 #include "memory.h"
 #include "rehearse/account_write.h"
 
@@ -19,15 +20,10 @@ static struct {
 /* How many begin at `pointer` or below. */
 static size_t count_up_to(CUdeviceptr pointer)
 {
-    size_t low = 0, high = known.n;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (known.range[middle]->base <= pointer)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    struct mt_bisect place = {.end = known.n};
+    while (mt_bisect_next(&place))
+        mt_bisect_turn(&place, known.range[place.middle]->base <= pointer);
+    return place.first;
 }
 
 struct pretend_range *pretend_host_find(CUdeviceptr pointer)

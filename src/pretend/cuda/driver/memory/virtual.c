@@ -289,9 +289,12 @@ static void unmap(struct pretend_range *range)
     drop_unused(physical);
 }
 
-/* Whether [pointer, end) is of whole maps. */
-static int is_of_maps(CUdeviceptr pointer, CUdeviceptr end)
+/* Whether [pointer, pointer + bytes) is of whole maps, of at least one. */
+static int is_of_maps(CUdeviceptr pointer, size_t bytes)
 {
+    CUdeviceptr end = pointer + bytes;
+    if (!bytes || end < pointer)
+        return 0;
     while (pointer < end) {
         const struct pretend_range *range = pretend_range_around(pointer);
         if (!range || range->kind != PRETEND_MAP || range->base != pointer)
@@ -309,7 +312,7 @@ PRETEND_CALL CUresult cuMemUnmap(CUdeviceptr pointer, size_t bytes)
     if (result != CUDA_SUCCESS)
         return result;
     pretend_lock();
-    if (!bytes || end < pointer || !is_of_maps(pointer, end))
+    if (!is_of_maps(pointer, bytes))
         result = CUDA_ERROR_INVALID_VALUE;
     while (result == CUDA_SUCCESS && pointer < end) {
         struct pretend_range *range = pretend_range_around(pointer);
@@ -365,7 +368,7 @@ PRETEND_CALL CUresult cuMemSetAccess(CUdeviceptr pointer, size_t bytes, const CU
     if (result != CUDA_SUCCESS)
         return result;
     pretend_lock();
-    if (!bytes || end < pointer || !is_of_maps(pointer, end))
+    if (!is_of_maps(pointer, bytes))
         result = CUDA_ERROR_INVALID_VALUE;
     while (result == CUDA_SUCCESS && pointer < end) {
         struct pretend_range *range = pretend_range_around(pointer);

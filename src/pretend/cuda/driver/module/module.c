@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/bisect.h"
 #include "pretend/cuda/abi/driver_calls.h"
 #include "pretend/cuda/driver/memory/memory.h"
 
@@ -75,15 +76,10 @@ static struct pretend_function *new_function(struct pretend_module *module, cons
 
 static size_t place_of(const struct pretend_module *module, const char *name)
 {
-    size_t low = 0, high = module->n;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (strcmp(module->function[middle]->name, name) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    struct mt_bisect place = {.end = module->n};
+    while (mt_bisect_next(&place))
+        mt_bisect_turn(&place, strcmp(module->function[place.middle]->name, name) < 0);
+    return place.first;
 }
 
 /* With the lock held; made when it is first asked for. */
