@@ -3,7 +3,9 @@
  * short:
  *
  *     cc monitor.c $(pkg-config --cflags --libs memtally) */
+#include <memtally/error.h>
 #include <memtally/monitor.h>
+#include <memtally/units.h>
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -2,6 +2,7 @@
 /* Takes a program's large buffers from a pool, which keeps their pages:
  *
  *     cc pool.c $(pkg-config --cflags --libs memtally) */
+#include <memtally/error.h>
 #include <memtally/pool.h>
 
 #include <inttypes.h>

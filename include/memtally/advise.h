@@ -15,7 +15,6 @@
 #include <stdint.h>
 
 #include <memtally/drive.h>
-#include <memtally/error.h>
 #include <memtally/predict.h>
 #include <memtally/tally.h>
 
@@ -23,6 +22,7 @@
 extern "C" {
 #endif
 
+struct mt_error; /* <memtally/error.h> */
 struct mt_model; /* <memtally/model_file.h> */
 
 struct mt_suggestions;

@@ -16,12 +16,11 @@
 
 #include <stdint.h>
 
-#include <memtally/error.h>
-#include <memtally/units.h>
-
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+struct mt_error; /* <memtally/error.h> */
 
 enum mt_alarm_kind {
     MT_ALARM_STALL,       /* tasks of the machine waited for memory */

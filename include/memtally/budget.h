@@ -27,11 +27,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <memtally/error.h>
-
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+struct mt_error; /* <memtally/error.h> */
 
 #define MT_BUDGET_PLACES      14  /* of one reservation */
 #define MT_BUDGET_HOLDERS     128 /* that wait or hold at one time */

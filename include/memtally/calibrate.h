@@ -7,11 +7,11 @@
 
 #include <stdint.h>
 
-#include <memtally/error.h>
-
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+struct mt_error; /* <memtally/error.h> */
 
 /* What a card took. MT_UNKNOWN where it could not be measured. */
 struct mt_calibration {

@@ -16,7 +16,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <memtally/error.h>
 #include <memtally/settings.h>
 #include <memtally/tally.h>
 
@@ -24,6 +23,7 @@
 extern "C" {
 #endif
 
+struct mt_error; /* <memtally/error.h> */
 struct mt_model; /* <memtally/model_file.h> */
 
 /* X(NAME, "name", band). The bands are the published ones, as a share of the measured figure. */

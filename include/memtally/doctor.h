@@ -5,11 +5,11 @@
 
 #include <stddef.h>
 
-#include <memtally/error.h>
-
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+struct mt_error; /* <memtally/error.h> */
 
 enum mt_check_state {
     MT_CHECK_OK,      /* all of it works */

@@ -8,13 +8,13 @@
 
 #include <stdint.h>
 
-#include <memtally/error.h>
 #include <memtally/settings.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
+struct mt_error; /* <memtally/error.h> */
 struct mt_model; /* <memtally/model_file.h> */
 
 struct mt_stage;

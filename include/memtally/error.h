@@ -3,7 +3,10 @@
  *
  * A function that can fail returns an int: 0 or a negative MT_E code. Where more can be said, the
  * last parameter is an optional `struct mt_error *`; pass NULL if only the code matters. The object
- * is of fixed size and holds nothing to free. On failure every other output is left untouched. */
+ * is of fixed size and holds nothing to free. On failure every other output is left untouched.
+ *
+ * Other headers only declare the struct. Include this one, or <memtally/memtally.h>, to make an
+ * error or to read its code. */
 #ifndef MEMTALLY_ERROR_H
 #define MEMTALLY_ERROR_H
 

@@ -9,11 +9,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <memtally/error.h>
-
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+struct mt_error; /* <memtally/error.h> */
 
 /* A batch that an engine captured, perhaps in several pieces, in one process on one device. */
 struct mt_graph {

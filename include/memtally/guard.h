@@ -19,14 +19,17 @@
 #ifndef MEMTALLY_GUARD_H
 #define MEMTALLY_GUARD_H
 
-#include <memtally/error.h>
+#include <stddef.h>
+#include <stdint.h>
+
 #include <memtally/job.h>
 #include <memtally/monitor.h>
-#include <memtally/units.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+struct mt_error; /* <memtally/error.h> */
 
 /* What a guard does, in this order. */
 enum mt_guard_step {

@@ -5,12 +5,11 @@
 
 #include <stdint.h>
 
-#include <memtally/error.h>
-#include <memtally/units.h>
-
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+struct mt_error; /* <memtally/error.h> */
 
 /* One look at the machine. What the kernel did not say is MT_UNKNOWN (percentages: negative).
  *

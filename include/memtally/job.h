@@ -16,14 +16,16 @@
 #ifndef MEMTALLY_JOB_H
 #define MEMTALLY_JOB_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include <memtally/budget.h>
-#include <memtally/error.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+struct mt_error; /* <memtally/error.h> */
 
 #define MT_JOB_DEVICES 16
 #define MT_JOB_LEFT    8 /* processes that are named */

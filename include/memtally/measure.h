@@ -31,7 +31,6 @@
 #include <stdint.h>
 
 #include <memtally/error.h>
-#include <memtally/units.h>
 
 #ifdef __cplusplus
 extern "C" {

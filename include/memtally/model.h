@@ -10,11 +10,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <memtally/error.h>
-
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+struct mt_error; /* <memtally/error.h> */
 
 /* The numbers that give a model its size. Fill it from {0}; a field left 0 (or NULL) takes the
  * default given beside it, "none" where nothing is said. */

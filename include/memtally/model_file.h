@@ -10,11 +10,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <memtally/error.h>
-
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+struct mt_error; /* <memtally/error.h> */
 
 enum mt_model_format {
     MT_MODEL_GGUF,        /* one file or split ones */

@@ -23,13 +23,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <memtally/error.h>
 #include <memtally/pool.h>
-#include <memtally/units.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+struct mt_error; /* <memtally/error.h> */
 
 struct mt_monitor_figures {
     uint64_t total_bytes;

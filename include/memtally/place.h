@@ -13,13 +13,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <memtally/error.h>
 #include <memtally/predict.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
+struct mt_error; /* <memtally/error.h> */
 struct mt_model; /* <memtally/model_file.h> */
 
 /* What is made as good as possible, once each device keeps to its limit. X(NAME, "name"). */

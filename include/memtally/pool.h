@@ -29,11 +29,11 @@
 
 #include <stdint.h>
 
-#include <memtally/error.h>
-
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+struct mt_error; /* <memtally/error.h> */
 
 /* Where a pool's memory comes from: in pages that are attached to addresses (reserve to detach), or
  * in segments at addresses of the backend's own (take and give), the others then being NULL.

@@ -12,6 +12,7 @@
 #include <new>
 #include <stdexcept>
 
+#include <memtally/error.h>
 #include <memtally/pool.h>
 
 namespace memtally {

@@ -11,7 +11,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <memtally/error.h>
 #include <memtally/settings.h>
 #include <memtally/tally.h>
 
@@ -19,6 +18,7 @@
 extern "C" {
 #endif
 
+struct mt_error; /* <memtally/error.h> */
 struct mt_model; /* <memtally/model_file.h> */
 
 /* What the answer is. The man page of `estimate` defines the words. X(NAME, "name"). */

@@ -11,12 +11,12 @@
 #include <stdint.h>
 
 #include <memtally/category.h>
-#include <memtally/error.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
+struct mt_error;  /* <memtally/error.h> */
 struct mt_moment; /* both of <memtally/tally.h> */
 struct mt_tally;
 

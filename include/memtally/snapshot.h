@@ -8,7 +8,8 @@
 #ifndef MEMTALLY_SNAPSHOT_H
 #define MEMTALLY_SNAPSHOT_H
 
-#include <memtally/error.h>
+#include <stddef.h>
+
 #include <memtally/recording.h>
 #include <memtally/tally.h>
 
@@ -16,6 +17,7 @@
 extern "C" {
 #endif
 
+struct mt_error; /* <memtally/error.h> */
 struct mt_snapshot;
 
 /* Reads the snapshot in the file `path`. On success *snapshot is owned by the caller; close it

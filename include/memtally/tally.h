@@ -13,13 +13,13 @@
 #include <stdint.h>
 
 #include <memtally/category.h>
-#include <memtally/error.h>
 #include <memtally/provenance.h>
-#include <memtally/units.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+struct mt_error; /* <memtally/error.h> */
 
 enum mt_tally_kind { MT_TALLY_MEASUREMENT, MT_TALLY_ESTIMATE };
 

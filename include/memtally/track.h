@@ -18,12 +18,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <memtally/error.h>
-#include <memtally/units.h>
-
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+struct mt_error; /* <memtally/error.h> */
 
 #define MT_TRACK_SAMPLES 4096
 #define MT_TRACK_DEVICES 8

@@ -9,9 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <memtally/error.h>
 #include <memtally/units.h>
 
-#include "base/error.h"
 #include "base/strbuf.h"
 #include "drive/engines.h"
 #include "drive/pretend_path.h"

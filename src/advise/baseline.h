@@ -11,12 +11,12 @@
 #ifndef ADVISE_BASELINE_H
 #define ADVISE_BASELINE_H
 
-#include <memtally/error.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/strbuf.h"
 
+struct mt_error; /* <memtally/error.h> */
 struct mt_tally; /* both of <memtally/tally.h> */
 struct mt_tally_place;
 

@@ -3,7 +3,6 @@
 #ifndef ADVISE_SUGGEST_H
 #define ADVISE_SUGGEST_H
 
-#include <memtally/error.h>
 #include <memtally/rehearsal.h>
 #include <signal.h>
 #include <stddef.h>
@@ -11,6 +10,8 @@
 
 #include "drive/outcome.h"
 #include "search.h"
+
+struct mt_error; /* <memtally/error.h> */
 
 #define MT_ADVISE_DEFAULT_ATTEMPTS   24
 #define MT_ADVISE_DEFAULT_SUGGEST_NS ((uint64_t)15 * 1000 * 1000 * 1000)

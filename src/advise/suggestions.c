@@ -3,6 +3,7 @@
  * and what follows from rules where that says nothing. */
 #include <inttypes.h>
 #include <memtally/advise.h>
+#include <memtally/units.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -31,7 +31,8 @@ uint32_t mt_crc32c_portable(uint32_t crc, const void *bytes, size_t length)
 
 #if defined(__x86_64__)
 
-/* Asked once: in a virtual machine the question goes to the host. */
+/* Asked once, and not first whether it may be asked, as every such processor answers: in a virtual
+ * machine each question goes to the host. */
 static int has_instruction(void)
 {
     enum { UNKNOWN, HAS_NONE, HAS };
@@ -39,7 +40,8 @@ static int has_instruction(void)
     unsigned a, b, c, d;
     int known = __atomic_load_n(&answer, __ATOMIC_RELAXED);
     if (known == UNKNOWN) {
-        known = __get_cpuid(1, &a, &b, &c, &d) && (c & bit_SSE4_2) ? HAS : HAS_NONE;
+        __cpuid(1, a, b, c, d);
+        known = c & bit_SSE4_2 ? HAS : HAS_NONE;
         __atomic_store_n(&answer, known, __ATOMIC_RELAXED);
     }
     return known == HAS;

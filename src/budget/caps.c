@@ -11,6 +11,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <memtally/units.h>
+
 #include "base/error.h"
 
 static struct mt_device_caps *map_new(struct mt_job *job, const char *folder)

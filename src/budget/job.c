@@ -2,6 +2,8 @@
 /* One program from its cap to what it left behind (include/memtally/job.h). */
 #include "budget/job.h"
 
+#include <memtally/units.h>
+
 #include "base/environment.h"
 #include "base/error.h"
 

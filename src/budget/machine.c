@@ -2,6 +2,7 @@
 /* What this machine has, as places of a budget. Knows no reservation. */
 #include <memtally/host.h>
 #include <memtally/job.h>
+#include <memtally/units.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

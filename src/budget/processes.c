@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <memtally/units.h>
+
 #define ENVIRONMENT_BYTES ((size_t)256 << 10)
 
 static int has_mark(const struct mt_job *job, int pid)

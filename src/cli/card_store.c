@@ -5,6 +5,7 @@
 #include <jansson.h>
 #include <memtally/rehearsal.h>
 #include <memtally/tally.h>
+#include <memtally/units.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
+#include <memtally/error.h>
+
 #include "cli/command.h"
 #include "cli/console.h"
 #include "emit/json.h"

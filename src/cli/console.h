@@ -6,9 +6,11 @@
 #ifndef CLI_CONSOLE_H
 #define CLI_CONSOLE_H
 
-#include <memtally/error.h>
+#include <stddef.h>
 
 #include "base/strbuf.h"
+
+struct mt_error; /* <memtally/error.h> */
 
 /* Where there is no terminal, what is printed is as wide as this. On one, tables use its columns up
  * to the greatest number, and running text no more than can be read with ease. */

@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include <memtally/error.h>
+
 #include "cli/command.h"
 #include "cli/console.h"
 

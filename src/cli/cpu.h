@@ -5,7 +5,7 @@
 
 #include <memtally/processor.h>
 
-#include <memtally/error.h>
+struct mt_error; /* <memtally/error.h> */
 
 /* "here", then the kinds of enum mt_processor, ended by NULL. */
 extern const char *const cli_cpus[];

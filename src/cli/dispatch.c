@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <memtally/error.h>
+
 #include "cli/console.h"
 #include "cli/help.h"
 #include "cli/opt.h"

@@ -3,11 +3,11 @@
 #ifndef CLI_HELP_H
 #define CLI_HELP_H
 
-#include <memtally/error.h>
-
 #include "base/strbuf.h"
 #include "cli/command.h"
 #include "cli/console.h"
+
+struct mt_error; /* <memtally/error.h> */
 
 /* The list of commands. */
 void cli_help_overview(struct mt_strbuf *out, const struct cli_terminal *terminal);

@@ -3,9 +3,9 @@
 #ifndef CLI_OPT_H
 #define CLI_OPT_H
 
-#include <memtally/error.h>
-
 #include "cli/command.h"
+
+struct mt_error; /* <memtally/error.h> */
 
 enum cli_parsed { CLI_PARSED = 0, CLI_PARSED_HELP = 1 };
 

@@ -6,7 +6,7 @@
 #include <limits.h>
 #include <stddef.h>
 
-#include <memtally/error.h>
+struct mt_error; /* <memtally/error.h> */
 
 /* Whether `name` can be run: looked up in PATH as execvp(3) does. Returns CLI_EXIT_OK, or complains
  * and returns CLI_EXIT_NOT_FOUND or CLI_EXIT_NOT_EXECUTABLE. */

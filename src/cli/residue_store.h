@@ -9,11 +9,13 @@
 #ifndef CLI_RESIDUE_STORE_H
 #define CLI_RESIDUE_STORE_H
 
-#include <memtally/error.h>
+#include <stddef.h>
+
 #include <memtally/settings.h>
 
 #include "base/strbuf.h"
 
+struct mt_error;    /* <memtally/error.h> */
 struct mt_estimate; /* <memtally/predict.h> */
 struct mt_model;    /* <memtally/model_file.h> */
 

@@ -4,9 +4,10 @@
 #define CLI_STATE_FILE_H
 
 #include <jansson.h>
-#include <memtally/error.h>
 
 #include "base/strbuf.h"
+
+struct mt_error; /* <memtally/error.h> */
 
 /* Appends the folder. Errors: MT_ENOTFOUND where neither XDG_STATE_HOME nor HOME is set. */
 int cli_state_folder(struct mt_strbuf *path, struct mt_error *error);

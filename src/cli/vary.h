@@ -4,9 +4,12 @@
 #define CLI_VARY_H
 
 #include <limits.h>
-#include <memtally/error.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #include "cli/command.h"
+
+struct mt_error; /* <memtally/error.h> */
 
 #define CLI_VARY_RUNS 2
 

@@ -7,9 +7,10 @@
 #ifndef CONTAINER_CONTAINER_H
 #define CONTAINER_CONTAINER_H
 
-#include <memtally/error.h>
 #include <stddef.h>
 #include <stdint.h>
+
+struct mt_error; /* <memtally/error.h> */
 
 #define MT_CONTAINER_ASK_MS 1000 /* for a question */
 #define MT_CONTAINER_TEXT   256

@@ -5,6 +5,8 @@
  * that was registered with it: at a mark of its use, and where it is out of memory. */
 #include "device/alarm.h"
 
+#include <memtally/units.h>
+
 #include "base/error.h"
 #include "device/cgroup.h"
 #include "device/span.h"

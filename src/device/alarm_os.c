@@ -8,6 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <memtally/units.h>
+
 #define NS_PER_S 1000000000u
 
 static int machine_open_file(void *context, const char *path, int flags)

@@ -8,6 +8,8 @@
  * root field), which is then cut from the front of the process's path. */
 #include "device/cgroup.h"
 
+#include <memtally/units.h>
+
 #include "device/span.h"
 
 #include <errno.h>

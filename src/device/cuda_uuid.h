@@ -4,9 +4,9 @@
 #ifndef MT_DEVICE_CUDA_UUID_H
 #define MT_DEVICE_CUDA_UUID_H
 
-#include <memtally/error.h>
-
 #include "base/gpu_uuid.h"
+
+struct mt_error; /* <memtally/error.h> */
 
 /* The UUID of CUDA's device `index`. Initialises CUDA where the process has not; libcuda.so.1 then
  * stays open. Errors: MT_ENOTFOUND (no driver, or no such device), MT_EUNSUPPORTED (a driver that

@@ -3,6 +3,8 @@
  * files through struct mt_host_os only. */
 #include "device/drm.h"
 
+#include <memtally/units.h>
+
 #include "base/error.h"
 #include "device/span.h"
 

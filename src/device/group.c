@@ -3,6 +3,8 @@
  * it, which finds the one to start from. */
 #include "device/group.h"
 
+#include <memtally/units.h>
+
 #include "base/error.h"
 #include "device/span.h"
 

@@ -3,6 +3,8 @@
  * files are and what they mean; reaches them through struct mt_host_os only. */
 #include "device/host.h"
 
+#include <memtally/units.h>
+
 #include "base/error.h"
 #include "device/cgroup.h"
 #include "device/span.h"

@@ -12,8 +12,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <memtally/error.h>
 #include <memtally/host.h>
+
+struct mt_error; /* <memtally/error.h> */
 
 /* The outside world of this room. Paths are absolute and as on the machine. */
 struct mt_host_os {

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <memtally/units.h>
+
 #include "base/error.h"
 
 #define STAT_NS      100000000u

@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#include <memtally/error.h>
+struct mt_error; /* <memtally/error.h> */
 
 /* nvmlMemory_t of the NVML interface. */
 struct mt_nvml_memory {

@@ -3,6 +3,8 @@
  * through struct mt_host_os only. */
 #include "device/host.h"
 
+#include <memtally/units.h>
+
 #include "base/error.h"
 #include "base/secrets.h"
 #include "device/span.h"

@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <memtally/predict.h>
+#include <memtally/units.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

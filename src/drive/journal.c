@@ -3,7 +3,9 @@
 #include "journal.h"
 
 #include <inttypes.h>
+#include <memtally/error.h>
 #include <memtally/tally.h>
+#include <memtally/units.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,6 +3,7 @@
 #include "json_get.h"
 
 #include <memtally/tally.h>
+#include <memtally/units.h>
 
 const char *mt_profile_json_text(const json_t *object, const char *key)
 {

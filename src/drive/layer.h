@@ -4,8 +4,9 @@
 #define DRIVE_LAYER_H
 
 #include <limits.h>
-#include <memtally/error.h>
 #include <stddef.h>
+
+struct mt_error; /* <memtally/error.h> */
 
 /* Values of --layer, in the order of its names. */
 enum mt_drive_layer {

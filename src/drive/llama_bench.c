@@ -7,7 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/error.h"
+#include <memtally/error.h>
+
 #include "base/ticks.h"
 #include "json_get.h"
 #include "llama_bench.h"

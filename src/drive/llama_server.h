@@ -4,10 +4,11 @@
 #define DRIVE_LLAMA_SERVER_H
 
 #include <jansson.h>
-#include <memtally/error.h>
 #include <stdint.h>
 
 #include "journal.h"
+
+struct mt_error; /* <memtally/error.h> */
 
 /* The times that one completion states. */
 struct mt_profile_completion {

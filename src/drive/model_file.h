@@ -4,7 +4,8 @@
 #define DRIVE_MODEL_FILE_H
 
 #include <limits.h>
-#include <memtally/error.h>
+
+struct mt_error; /* <memtally/error.h> */
 
 /* Writes the absolute path of the model at `path` to `absolute`. Errors: MT_ENOTFOUND, MT_EPERM,
  * MT_EFORMAT (a folder, or a file that is no GGUF), MT_EIO. */

@@ -3,8 +3,9 @@
 #ifndef DRIVE_OBJECTS_H
 #define DRIVE_OBJECTS_H
 
-#include <memtally/error.h>
 #include <stddef.h>
+
+struct mt_error; /* <memtally/error.h> */
 
 /* Finds libmemtally-record.so: what the environment variable MEMTALLY_RECORDER names, else beside
  * this executable as it is installed or built, else where the build was configured to install it.

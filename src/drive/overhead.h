@@ -3,9 +3,11 @@
 #ifndef DRIVE_HELD_BACK_H
 #define DRIVE_HELD_BACK_H
 
-#include <memtally/error.h>
 #include <memtally/settings.h>
+#include <stddef.h>
 #include <stdint.h>
+
+struct mt_error; /* <memtally/error.h> */
 
 /* What the driver and libraries take of device number `device` of the settings, the middle of a
  * band: what mt_estimate_from_plan() adds. Without what other programs use. Errors: those of

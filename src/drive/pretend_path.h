@@ -3,8 +3,9 @@
 #ifndef DRIVE_PRETEND_PATH_H
 #define DRIVE_PRETEND_PATH_H
 
-#include <memtally/error.h>
 #include <stddef.h>
+
+struct mt_error; /* <memtally/error.h> */
 
 /* Finds libmemtally-pretend-ggml.so: what the environment variable MEMTALLY_PRETEND names, else
  * beside this executable as it is installed or built, else where the build was configured to

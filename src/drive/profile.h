@@ -8,12 +8,13 @@
 #define DRIVE_PROFILE_H
 
 #include <limits.h>
-#include <memtally/error.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/strbuf.h"
 #include "journal.h"
+
+struct mt_error; /* <memtally/error.h> */
 
 #define MT_PROFILE_DEFAULT_PROMPT_TOKENS  128
 #define MT_PROFILE_DEFAULT_CONTEXT_TOKENS 2048

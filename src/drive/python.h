@@ -5,9 +5,10 @@
 #define DRIVE_PYTHON_H
 
 #include <limits.h>
-#include <memtally/error.h>
 #include <stddef.h>
 #include <stdint.h>
+
+struct mt_error; /* <memtally/error.h> */
 
 /* What such an engine can be told. Texts are NULL and numbers 0 where nothing was said; those of
  * the second half are of engines that divide a model by themselves. Borrowed. */

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <memtally/error.h>
+
 #include "base/strbuf.h"
 #include "engines.h"
 #include "net/http_client.h"

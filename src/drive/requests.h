@@ -5,9 +5,10 @@
 #define DRIVE_REQUESTS_H
 
 #include <jansson.h>
-#include <memtally/error.h>
 #include <stddef.h>
 #include <stdint.h>
+
+struct mt_error; /* <memtally/error.h> */
 
 struct mt_drive_endpoint {
     int port;

@@ -11,6 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <memtally/error.h>
+#include <memtally/units.h>
+
 #include "base/ticks.h"
 #include "drive/json_get.h"
 #include "drive/requests.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What a running server's words, its model's header and the rules of its version make of a tally.
  * A rule's bytes are derived, an engine's own word of bytes is inferred: neither is ever exact. */
+#include <memtally/error.h>
 #include <memtally/model_file.h>
 #include <memtally/predict.h>
 #include <memtally/units.h>

@@ -9,6 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <memtally/error.h>
+
 #include "base/ticks.h"
 #include "flags.h"
 #include "net/http_client.h"

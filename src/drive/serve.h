@@ -8,7 +8,6 @@
 #ifndef DRIVE_SERVE_H
 #define DRIVE_SERVE_H
 
-#include <memtally/error.h>
 #include <memtally/rehearsal.h>
 #include <signal.h>
 #include <stddef.h>
@@ -16,6 +15,8 @@
 
 #include "echo.h"
 #include "listener.h"
+
+struct mt_error; /* <memtally/error.h> */
 
 #define MT_DRIVE_DEFAULT_REQUESTS 32
 #define MT_DRIVE_DEFAULT_START_NS ((uint64_t)60 * 1000 * 1000 * 1000)

@@ -16,9 +16,10 @@
 #ifndef MT_ENGINE_ENGINE_H
 #define MT_ENGINE_ENGINE_H
 
-#include <memtally/error.h>
 #include <stddef.h>
 #include <stdint.h>
+
+struct mt_error; /* <memtally/error.h> */
 
 #define MT_ENGINE_VERSION_PARTS 4
 #define MT_ENGINE_NAME_BYTES    32

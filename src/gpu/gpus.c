@@ -172,12 +172,15 @@ const char *mt_gpu_next(const char *at, struct mt_gpu_row *row)
     return row->key[0] ? at : NULL;
 }
 
+/* Passes over rows without reading their fields, since whoever lists all GPUs asks for each by its
+ * index. */
 int mt_gpu_row_at(size_t index, struct mt_gpu_row *row)
 {
-    const char *at = mt_gpu_next(NULL, row);
-    for (size_t i = 0; at && i < index; i++)
-        at = mt_gpu_next(at, row);
-    return at != NULL;
+    const char *at = mt_gpu_table;
+    for (size_t i = 0; at && i <= index; i++)
+        at = strstr(i ? at + 1 : at, "\ngpu ");
+    *row = (struct mt_gpu_row){.memory_bytes = 0};
+    return at && mt_gpu_next(at, row) != NULL;
 }
 
 /* A name as it is compared: small letters and digits. */

@@ -5,10 +5,12 @@
 #ifndef MT_GPU_GPUS_H
 #define MT_GPU_GPUS_H
 
-#include <memtally/error.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "gpu/law.h"
+
+struct mt_error; /* <memtally/error.h> */
 
 /* A row of a table. */
 struct mt_gpu_row {

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <memtally/units.h>
+
 #include "base/error.h"
 
 /* ---- registering ---- */

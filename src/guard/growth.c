@@ -6,6 +6,8 @@
  * much less than the first, and no single bin may have most of the growth. */
 #include "guard/growth.h"
 
+#include <memtally/units.h>
+
 #include "base/slope.h"
 
 #include <math.h>

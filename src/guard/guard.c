@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <memtally/monitor.h>
+#include <memtally/units.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>

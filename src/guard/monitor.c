@@ -9,6 +9,8 @@
 #include <string.h>
 #include <time.h>
 
+#include <memtally/units.h>
+
 #include "base/error.h"
 #include "base/ticks.h"
 #include "guard/pressure.h"

@@ -3,6 +3,7 @@
  * few functions of CUDA, cuBLAS and NVML that this needs are declared here; no vendor header. */
 #include <memtally/calibrate.h>
 #include <memtally/tally.h>
+#include <memtally/units.h>
 
 #include <dlfcn.h>
 #include <stdio.h>

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <memtally/units.h>
+
 #include "base/error.h"
 
 static int open_nvml_device(struct mt_measure_device *device,

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include <memtally/measure.h>
+#include <memtally/units.h>
 
 #include "device/nvml.h"
 #include "measure/os.h"

@@ -3,7 +3,8 @@
  * functions, options and devices. */
 #include "measure/registry.h"
 
-#include "base/error.h"
+#include <memtally/error.h>
+
 #include "measure/resident.h"
 
 /* The one mutable object here, and one for the process because the mark in the kernel is: a

@@ -9,9 +9,9 @@
 #include <pthread.h>
 #include <stdint.h>
 
-#include <memtally/error.h>
-
 #include "measure/os.h"
+
+struct mt_error; /* <memtally/error.h> */
 
 /* One measurement; lives on the stack of its call while it is in the list. All but `baseline_bytes`
  * and `after_bytes` may be written by other threads under the registry's lock until its end. */

@@ -5,9 +5,9 @@
 
 #include <stdint.h>
 
-#include <memtally/error.h>
-
 #include "measure/os.h"
+
+struct mt_error; /* <memtally/error.h> */
 
 /* One reading of /proc/self/status, both figures by the same count.
  * Invariant: mark_bytes >= now_bytes. */

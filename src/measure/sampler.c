@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include <memtally/units.h>
+
 #include "base/error.h"
 #include "measure/resident.h"
 

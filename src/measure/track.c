@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A series of looks at this process. Knows how to look and to keep, not what the series means. */
 #include <memtally/track.h>
+#include <memtally/units.h>
 
 #include <errno.h>
 #include <stdlib.h>

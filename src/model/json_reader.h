@@ -9,9 +9,10 @@
 #ifndef MT_MODEL_JSON_READER_H
 #define MT_MODEL_JSON_READER_H
 
-#include <memtally/error.h>
 #include <stddef.h>
 #include <stdint.h>
+
+struct mt_error; /* <memtally/error.h> */
 
 #define MT_JSON_DEPTH_MAX 256
 

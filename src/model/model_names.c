@@ -5,6 +5,8 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include <memtally/error.h>
+
 const char *mt_model_format_name(enum mt_model_format format)
 {
     static const char *const names[] = {"GGUF", "safetensors", "config.json"};

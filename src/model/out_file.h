@@ -5,11 +5,12 @@
 #ifndef MT_MODEL_OUT_FILE_H
 #define MT_MODEL_OUT_FILE_H
 
-#include <memtally/error.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/stat.h>
 #include <sys/types.h>
+
+struct mt_error; /* <memtally/error.h> */
 
 /* The system calls behind it, each as its man page says; tests hand in failing ones. */
 struct mt_out_file_os {

@@ -5,7 +5,8 @@
 #define MT_BUILD_CURL_LATE_H
 
 #include <curl/curl.h>
-#include <memtally/error.h>
+
+struct mt_error; /* <memtally/error.h> */
 
 /* X(name without its prefix) */
 #define MT_CURL_LIST(X)                                                                            \

@@ -6,9 +6,10 @@
 #ifndef MT_BUILD_HTTP_CLIENT_H
 #define MT_BUILD_HTTP_CLIENT_H
 
-#include <memtally/error.h>
 #include <stddef.h>
 #include <stdint.h>
+
+struct mt_error; /* <memtally/error.h> */
 
 struct mt_http_request {
     const char *url;         /* "http://127.0.0.1:8080/health" */

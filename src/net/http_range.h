@@ -7,10 +7,10 @@
 #ifndef MT_BUILD_HTTP_RANGE_H
 #define MT_BUILD_HTTP_RANGE_H
 
-#include <memtally/error.h>
 #include <stddef.h>
 #include <stdint.h>
 
+struct mt_error; /* <memtally/error.h> */
 struct mt_http_file;
 
 struct mt_http_file_options {

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <memtally/error.h>
+
 /* A path is sought among all sets of so many devices; with more it goes on to the nearest, and then
  * two change places while it helps. */
 #define SETS_OF_MOST 16

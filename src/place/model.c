@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <memtally/units.h>
+
 #include "base/error.h"
 #include "flags.h"
 #include "internal.h"

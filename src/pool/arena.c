@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 
+#include <memtally/error.h>
+
 #define SLAB_BLOCKS  256
 #define FIRST_CHAINS 256
 

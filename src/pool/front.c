@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include <memtally/error.h>
+
 _Thread_local struct mt_pool_thread mt_pool_mine __attribute__((tls_model("initial-exec")));
 
 /* The pools of the process, so that a thread that ends finds those that still live. */
@@ -99,8 +101,7 @@ static void make_key(void)
     process.has_key = pthread_key_create(&process.key, end_thread) == 0;
 }
 
-/* Memory that is zero, and there where it is touched; NULL where there is none. */
-static void *make_table(uint64_t bytes)
+void *mt_pool_make_table(uint64_t bytes)
 {
     void *table = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -114,14 +115,14 @@ int mt_pool_front_init(struct mt_pool *pool)
         pool->options.no_front = 1;
     if (!pool->options.no_front) {
         uint64_t n = pool->arenas[MT_POOL_SMALL].size_bytes / MT_POOL_ALIGN;
-        pool->classes = make_table(n);
+        pool->classes = mt_pool_make_table(n);
         if (!pool->classes)
             return MT_ENOMEM;
         pool->n_classes = n;
         /* Without this one large blocks go through the pool. */
         n = pool->arenas[MT_POOL_LARGE].size_bytes / MT_POOL_ALIGN;
         if (n <= MT_POOL_WITH)
-            pool->sizes = make_table(n * sizeof *pool->sizes);
+            pool->sizes = mt_pool_make_table(n * sizeof *pool->sizes);
         pool->n_sizes = pool->sizes ? n : 0;
     }
     pthread_mutex_lock(&process.lock);
@@ -159,7 +160,7 @@ void mt_pool_front_finish(struct mt_pool *pool)
         next = front->next;
         free(front);
     }
-    free(atomic_load(&pool->transfer));
+    mt_pool_transfer_finish(pool);
     if (pool->classes)
         munmap((void *)pool->classes, (size_t)pool->n_classes);
     if (pool->sizes)
@@ -220,10 +221,16 @@ static inline struct mt_pool_front *front_of(struct mt_pool *pool, int make)
     return mt_pool_mine.last.id == pool->id ? mt_pool_mine.last.front : other_front(pool, make);
 }
 
+static int pop(struct mt_pool *pool, uint64_t bytes, uint64_t *address)
+{
+    return bytes > MT_POOL_CLASSES * (uint64_t)MT_POOL_ALIGN
+               ? mt_pool_front_pop_large(pool, bytes, address)
+               : mt_pool_front_pop_small(pool, bytes, address);
+}
+
 int mt_pool_front_take(struct mt_pool *pool, uint64_t bytes, uint64_t *address)
 {
-    if (mt_pool_mine.last.id != pool->id && other_front(pool, 0) &&
-        mt_pool_front_pop(pool, bytes, address))
+    if (mt_pool_mine.last.id != pool->id && other_front(pool, 0) && pop(pool, bytes, address))
         return 1;
     uint64_t key = (bytes - 1) / MT_POOL_ALIGN;
     int is_on_way = mt_pool_transfer_has(pool, key);
@@ -236,7 +243,7 @@ int mt_pool_front_take(struct mt_pool *pool, uint64_t bytes, uint64_t *address)
     if (!is_on_way)
         return 0;
     mt_pool_transfer_take(pool, front, key);
-    return mt_pool_front_pop(pool, bytes, address);
+    return pop(pool, bytes, address);
 }
 
 /* The large blocks that the thread keeps go back where they are many, and this one comes instead.
@@ -250,13 +257,12 @@ static int keep_large(struct mt_pool *pool, uint64_t address)
     struct mt_pool_front *front = units ? front_of(pool, 1) : NULL;
     if (!front)
         return 0;
-    if (front->n_large == MT_POOL_FEW) {
+    if (front->n_large == MT_POOL_FEW && !mt_pool_transfer_give_large(pool, front)) {
         pthread_mutex_lock(&pool->lock);
-        mt_pool_transfer_give_large(pool, front);
         empty_own_large(pool, front);
         pthread_mutex_unlock(&pool->lock);
     }
-    return mt_pool_front_push(pool, address);
+    return mt_pool_front_push_large(pool, address);
 }
 
 /* Gives half of each class back, which has room for what it keeps then and no more. */
@@ -292,13 +298,13 @@ void mt_pool_front_grant(struct mt_pool *pool, struct mt_pool_front *front, unsi
 static void make_room(struct mt_pool *pool, struct mt_pool_front *front, unsigned key)
 {
     unsigned room = front->room[key];
+    if (room == MT_POOL_DEPTH && mt_pool_transfer_give(pool, front, key))
+        return;
     pthread_mutex_lock(&pool->lock);
-    if (room == MT_POOL_DEPTH) {
-        mt_pool_transfer_give(pool, front, key);
+    if (room == MT_POOL_DEPTH)
         empty(pool, front, key, MT_POOL_DEPTH / 2);
-    } else {
+    else
         mt_pool_front_grant(pool, front, key, room ? 2 * room : 1);
-    }
     pthread_mutex_unlock(&pool->lock);
 }
 
@@ -315,12 +321,12 @@ int mt_pool_front_keep(struct mt_pool *pool, uint64_t address)
         return 0;
     if (front->flush != atomic_load(&pool->flush))
         empty_all(pool, front);
-    if (mt_pool_front_push(pool, address))
+    if (mt_pool_front_push_small(pool, address))
         return 1;
     uint64_t youngest_units = mt_pool_read(&front->youngest_units);
     if (youngest_units) /* which had no room among the others of its size */
         make_room(pool, front, (unsigned)youngest_units - 1);
-    return mt_pool_front_push(pool, address);
+    return mt_pool_front_push_small(pool, address);
 }
 
 void mt_pool_front_mark(struct mt_pool *pool, uint64_t address, uint64_t size_bytes)

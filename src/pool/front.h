@@ -35,10 +35,15 @@ struct mt_pool_front {
     struct mt_pool_front *next;        /* of the pool's */
     struct mt_pool_front *next_unused; /* whose thread has ended */
     uint64_t granted_bytes;
+    uint8_t giving[MT_POOL_CLASSES + 1]; /* places in transfer.c */
+    uint8_t taking[MT_POOL_CLASSES + 1];
     uint8_t room[MT_POOL_CLASSES];
     _Atomic uint8_t n[MT_POOL_CLASSES];
     uint64_t addresses[MT_POOL_CLASSES][MT_POOL_DEPTH];
 };
+
+/* What is so in the hot path is what the code falls into: a jump costs as much as all else. */
+#define RARELY(condition) __builtin_expect(!!(condition), 0)
 
 struct mt_pool_slot {
     uint64_t id; /* of a pool; 0 is none */
@@ -87,23 +92,37 @@ static inline _Atomic uint32_t *mt_pool_large_entry(const struct mt_pool *pool, 
     return at < pool->n_sizes ? &pool->sizes[at] : NULL;
 }
 
-/* The same of large blocks. Anyone with the pool's lock may take one meanwhile. */
-static inline int mt_pool_front_pop_large(struct mt_pool *pool, struct mt_pool_front *front,
-                                          uint64_t key, uint64_t *address)
+/* What the calling thread keeps of a pool; NULL where its last request was of another. */
+static inline struct mt_pool_front *mt_pool_front_last(const struct mt_pool *pool)
 {
-    for (unsigned i = front->n_large; i-- > 0;) {
+    return mt_pool_mine.last.id == mt_pool_read(&pool->front_id) ? mt_pool_mine.last.front : NULL;
+}
+
+/* The address of a large block that the calling thread keeps no longer; 0 where someone took it. */
+static inline uint64_t mt_pool_front_remove(struct mt_pool_front *front, unsigned i)
+{
+    uint64_t large = atomic_exchange_explicit(&front->large_addresses[i], 0, memory_order_acq_rel);
+    unsigned last = --front->n_large;
+    if (i != last) {
+        front->large_keys[i] = front->large_keys[last];
+        atomic_store_explicit(
+            &front->large_addresses[i],
+            atomic_exchange_explicit(&front->large_addresses[last], 0, memory_order_acq_rel),
+            memory_order_release);
+    }
+    return large;
+}
+
+/* 1 and a large block for `bytes` that the calling thread keeps, or 0. Anyone with the pool's lock
+ * may take one meanwhile. */
+static inline int mt_pool_front_pop_large(struct mt_pool *pool, uint64_t bytes, uint64_t *address)
+{
+    struct mt_pool_front *front = mt_pool_front_last(pool);
+    uint64_t key = (bytes - 1) / MT_POOL_ALIGN;
+    for (unsigned i = front ? front->n_large : 0; i-- > 0;) {
         if (front->large_keys[i] != key)
             continue;
-        uint64_t large =
-            atomic_exchange_explicit(&front->large_addresses[i], 0, memory_order_acq_rel);
-        unsigned last = --front->n_large;
-        if (i != last) {
-            front->large_keys[i] = front->large_keys[last];
-            atomic_store_explicit(
-                &front->large_addresses[i],
-                atomic_exchange_explicit(&front->large_addresses[last], 0, memory_order_acq_rel),
-                memory_order_release);
-        }
+        uint64_t large = mt_pool_front_remove(front, i);
         if (!large)
             continue;
         atomic_store_explicit(&pool->sizes[mt_pool_place(&pool->arenas[MT_POOL_LARGE], large)],
@@ -115,37 +134,37 @@ static inline int mt_pool_front_pop_large(struct mt_pool *pool, struct mt_pool_f
     return 0;
 }
 
-/* 1 and a block of the size for `bytes` that the calling thread keeps, or 0. */
-static inline int mt_pool_front_pop(struct mt_pool *pool, uint64_t bytes, uint64_t *address)
+/* 1 and a small block of the size for `bytes` that the calling thread keeps, or 0. */
+static inline int mt_pool_front_pop_small(struct mt_pool *pool, uint64_t bytes, uint64_t *address)
 {
     struct mt_pool_front *front = mt_pool_mine.last.front;
-    uint64_t key = (bytes - 1) / MT_POOL_ALIGN; /* no block has that of 0 bytes */
-    if (mt_pool_mine.last.id != mt_pool_read(&pool->front_id))
+    uint64_t units = (bytes - 1) / MT_POOL_ALIGN + 1; /* no block has that of 0 bytes */
+    if (RARELY(mt_pool_mine.last.id != mt_pool_read(&pool->front_id)))
         return 0;
     uint64_t small = front->youngest;
-    if (mt_pool_read(&front->youngest_units) == key + 1) {
+    if (!RARELY(mt_pool_read(&front->youngest_units) != units)) {
         atomic_store_explicit(&front->youngest_units, 0, memory_order_relaxed);
-    } else if (key >= MT_POOL_CLASSES) {
-        return mt_pool_front_pop_large(pool, front, key, address);
     } else {
-        unsigned n = atomic_load_explicit(&front->n[key], memory_order_relaxed);
+        uint64_t key = units - 1;
+        unsigned n =
+            key < MT_POOL_CLASSES ? atomic_load_explicit(&front->n[key], memory_order_relaxed) : 0;
         if (!n)
             return 0;
         small = front->addresses[key][n - 1];
         atomic_store_explicit(&front->n[key], (uint8_t)(n - 1), memory_order_relaxed);
     }
-    atomic_store_explicit(&pool->classes[mt_pool_place(&pool->arenas[MT_POOL_SMALL], small)],
-                          (uint8_t)(key + 1), memory_order_relaxed);
-    mt_pool_add(&front->n_taken, 1);
     *address = small;
+    atomic_store_explicit(&pool->classes[mt_pool_place(&pool->arenas[MT_POOL_SMALL], small)],
+                          (uint8_t)units, memory_order_relaxed);
+    mt_pool_add(&front->n_taken, 1);
     return 1;
 }
 
-static inline int mt_pool_front_push_large(struct mt_pool *pool, struct mt_pool_front *front,
-                                           uint64_t address)
+static inline int mt_pool_front_push_large(struct mt_pool *pool, uint64_t address)
 {
+    struct mt_pool_front *front = mt_pool_front_last(pool);
     uint64_t at = mt_pool_place(&pool->arenas[MT_POOL_LARGE], address);
-    if (at >= pool->n_sizes || front->n_large == MT_POOL_FEW)
+    if (!front || at >= pool->n_sizes || front->n_large == MT_POOL_FEW)
         return 0;
     uint32_t units = atomic_load_explicit(&pool->sizes[at], memory_order_relaxed);
     if (!units || units & MT_POOL_WITH)
@@ -161,7 +180,7 @@ static inline int mt_pool_front_push_large(struct mt_pool *pool, struct mt_pool_
 static inline int mt_pool_front_age(struct mt_pool_front *front)
 {
     uint64_t units = mt_pool_read(&front->youngest_units);
-    if (!units)
+    if (!RARELY(units))
         return 1;
     unsigned n = atomic_load_explicit(&front->n[units - 1], memory_order_relaxed);
     if (n >= front->room[units - 1])
@@ -171,21 +190,20 @@ static inline int mt_pool_front_age(struct mt_pool_front *front)
     return 1;
 }
 
-/* 1 where the calling thread keeps the block now, or 0. */
-static inline int mt_pool_front_push(struct mt_pool *pool, uint64_t address)
+/* 1 where the calling thread keeps the small block now, or 0. */
+static inline int mt_pool_front_push_small(struct mt_pool *pool, uint64_t address)
 {
     struct mt_pool_front *front = mt_pool_mine.last.front;
     uint64_t at = mt_pool_place(&pool->arenas[MT_POOL_SMALL], address);
-    if (mt_pool_mine.last.id != mt_pool_read(&pool->front_id))
+    if (RARELY(mt_pool_mine.last.id != mt_pool_read(&pool->front_id) || at >= pool->n_classes))
         return 0;
-    if (at >= pool->n_classes)
-        return mt_pool_front_push_large(pool, front, address);
-    unsigned units = atomic_load_explicit(&pool->classes[at], memory_order_relaxed);
-    if (!units || units == MT_POOL_KEPT || !mt_pool_front_age(front))
+    _Atomic uint8_t *entry = &pool->classes[at];
+    unsigned units = atomic_load_explicit(entry, memory_order_relaxed);
+    if (RARELY(!units || units == MT_POOL_KEPT || !mt_pool_front_age(front)))
         return 0;
     front->youngest = address;
     atomic_store_explicit(&front->youngest_units, units, memory_order_relaxed);
-    atomic_store_explicit(&pool->classes[at], (uint8_t)MT_POOL_KEPT, memory_order_relaxed);
+    atomic_store_explicit(entry, (uint8_t)MT_POOL_KEPT, memory_order_relaxed);
     mt_pool_add(&front->n_kept, 1);
     return 1;
 }
@@ -195,15 +213,17 @@ static inline int mt_pool_front_push(struct mt_pool *pool, uint64_t address)
 void mt_pool_front_grant(struct mt_pool *pool, struct mt_pool_front *front, unsigned key,
                          unsigned want);
 
-/* transfer.c, with the lock but the two that say otherwise. */
+/* transfer.c, without the lock but the last two */
 
-/* Takes blocks of a class from a thread that only gives back. */
-void mt_pool_transfer_give(struct mt_pool *pool, struct mt_pool_front *front, unsigned key);
-void mt_pool_transfer_give_large(struct mt_pool *pool, struct mt_pool_front *front);
-/* 1 where a block of the key may be there. Without the lock. */
+/* 1 where a lot of a class went from a thread that only gives back. */
+int mt_pool_transfer_give(struct mt_pool *pool, struct mt_pool_front *front, unsigned key);
+/* The same of the size of the youngest large block. */
+int mt_pool_transfer_give_large(struct mt_pool *pool, struct mt_pool_front *front);
+/* 1 where a block of the key may be there. */
 int mt_pool_transfer_has(struct mt_pool *pool, uint64_t key);
-/* Moves some blocks of the key to the calling thread's front. Without the lock. */
+/* Moves some blocks of the key to the calling thread's front. */
 void mt_pool_transfer_take(struct mt_pool *pool, struct mt_pool_front *front, uint64_t key);
+void mt_pool_transfer_finish(struct mt_pool *pool);
 /* Gives all of them back to the pool. 1 where there were any. */
 int mt_pool_transfer_reclaim(struct mt_pool *pool);
 uint64_t mt_pool_transfer_bytes(struct mt_pool *pool);

@@ -8,6 +8,8 @@
 
 #include <stdlib.h>
 
+#include <memtally/error.h>
+
 #define STEP_PART      256u                 /* growth is at least this part of what is held */
 #define STEP_MOST      ((uint64_t)32 << 20) /* but no more than this */
 #define LEVEL_OF_BYTES 9                    /* of the index's first level */

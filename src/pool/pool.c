@@ -315,11 +315,23 @@ static __attribute__((noinline)) int allocate(struct mt_pool *pool, uint64_t byt
     return code == MT_OK || code == MT_EBUSY ? code : allocate_short(pool, &request, address, code);
 }
 
-int mt_pool_allocate(struct mt_pool *pool, uint64_t bytes, uint64_t stream, uint64_t *address)
+/* Apart, so that the way of small blocks that the thread keeps saves no registers. */
+static __attribute__((noinline)) int allocate_other(struct mt_pool *pool, uint64_t bytes,
+                                                    uint64_t stream, uint64_t *address)
 {
-    if (!stream && mt_pool_front_pop(pool, bytes, address))
+    if (!stream && mt_pool_front_pop_large(pool, bytes, address))
         return MT_OK;
     return allocate(pool, bytes, stream, 0, address);
+}
+
+__attribute__((aligned(64))) int mt_pool_allocate(struct mt_pool *pool, uint64_t bytes,
+                                                  uint64_t stream, uint64_t *address)
+{
+    if (RARELY(stream))
+        return allocate_other(pool, bytes, stream, address);
+    if (RARELY(!mt_pool_front_pop_small(pool, bytes, address)))
+        return allocate_other(pool, bytes, 0, address);
+    return MT_OK;
 }
 
 int mt_pool_allocate_hinted(struct mt_pool *pool, uint64_t bytes, uint64_t stream, unsigned hints,
@@ -359,7 +371,7 @@ int mt_pool_free_locked(struct mt_pool *pool, uint64_t address)
 
 static __attribute__((noinline)) int give_back(struct mt_pool *pool, uint64_t address)
 {
-    if (!address)
+    if (!address || mt_pool_front_push_large(pool, address))
         return MT_OK;
     int kept = mt_pool_front_keep(pool, address);
     if (kept)
@@ -372,9 +384,11 @@ static __attribute__((noinline)) int give_back(struct mt_pool *pool, uint64_t ad
     return code;
 }
 
-int mt_pool_free(struct mt_pool *pool, uint64_t address)
+__attribute__((aligned(64))) int mt_pool_free(struct mt_pool *pool, uint64_t address)
 {
-    return mt_pool_front_push(pool, address) ? MT_OK : give_back(pool, address);
+    if (RARELY(!mt_pool_front_push_small(pool, address)))
+        return give_back(pool, address);
+    return MT_OK;
 }
 
 static int add_use(struct mt_pool *pool, struct mt_pool_block *block, uint64_t stream)

@@ -157,6 +157,8 @@ int mt_pool_free_locked(struct mt_pool *pool, uint64_t address);
 /* front.c, without the lock */
 
 int mt_pool_front_init(struct mt_pool *pool);
+/* Memory that is zero, and there where it is touched; NULL where there is none. */
+void *mt_pool_make_table(uint64_t bytes);
 void mt_pool_front_finish(struct mt_pool *pool);
 /* Takes the locks of all pools, and gives them back: about a fork, whose child then has pools of
  * its own. What other threads kept stays with the child, unused. */

@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-#include "base/error.h"
+#include <memtally/error.h>
 
 #define MB UINT64_C(1000000)
 

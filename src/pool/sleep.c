@@ -6,6 +6,8 @@
 
 #include <stdlib.h>
 
+#include <memtally/error.h>
+
 static uint64_t pages_of(const struct mt_pool *pool, const struct mt_pool_arena *arena)
 {
     return arena->top_bytes / pool->backend.page_bytes;

@@ -8,6 +8,8 @@
 
 #include <stdlib.h>
 
+#include <memtally/error.h>
+
 struct mt_pool_stream *mt_pool_stream_of(struct mt_pool *pool, uint64_t stream, int make)
 {
     for (size_t i = 0; i < pool->n_streams; i++)

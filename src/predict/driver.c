@@ -9,8 +9,6 @@
 
 #include <memtally/units.h>
 
-#include "base/error.h"
-
 #define MIB 1048576.0
 
 /* MiB for each multiprocessor, and what the high end has beside. */

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What holds for every sheet and every estimate made of one. */
+#include <memtally/units.h>
+
 #include "predict/sums.h"
 #include "sheet_internal.h"
 

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <memtally/units.h>
+
 #include "base/error.h"
 #include "sheet_internal.h"
 

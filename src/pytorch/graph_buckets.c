@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 
+#include <memtally/error.h>
 #include <memtally/units.h>
 
 #include "base/array.h"

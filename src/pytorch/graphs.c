@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <memtally/tally.h>
+#include <memtally/units.h>
 
 #include "base/error.h"
 #include "base/invariant.h"

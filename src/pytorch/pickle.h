@@ -8,9 +8,10 @@
 #ifndef MT_PYTORCH_PICKLE_H
 #define MT_PYTORCH_PICKLE_H
 
-#include <memtally/error.h>
 #include <stddef.h>
 #include <stdint.h>
+
+struct mt_error; /* <memtally/error.h> */
 
 enum mt_pickle_kind {
     MT_PICKLE_NONE,

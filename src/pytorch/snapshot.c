@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <memtally/units.h>
+
 #include "base/error.h"
 
 const struct mt_snapshot_purpose mt_snapshot_purposes[] = {

@@ -10,9 +10,11 @@
 #define MT_PYTORCH_TORCH_H
 
 #include <memtally/category.h>
-#include <memtally/error.h>
 #include <memtally/provenance.h>
 #include <stddef.h>
+#include <stdint.h>
+
+struct mt_error; /* <memtally/error.h> */
 
 #define MT_TORCH_PIECES_MAX 64u
 

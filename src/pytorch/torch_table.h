@@ -4,9 +4,10 @@
 #ifndef MT_PYTORCH_TORCH_TABLE_H
 #define MT_PYTORCH_TORCH_TABLE_H
 
-#include <memtally/error.h>
 #include <stddef.h>
 #include <stdint.h>
+
+struct mt_error; /* <memtally/error.h> */
 
 #define MT_TORCH_TABLE_COLUMNS 14u
 

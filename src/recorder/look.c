@@ -9,9 +9,6 @@
 
 #include "recorder/sys.h"
 
-/* Of the thread that looks: the process's own shows nothing once its first thread has ended. */
-#define OWN_DIRECTORY "/proc/thread-self"
-
 #define LOOK_EVERY_NS      100000u
 #define LOOK_ALWAYS_BYTES  (16u << 20)
 #define PICTURE_STEP       (4u << 20)
@@ -146,21 +143,45 @@ static void write_totals(struct thread *thread)
     }
 }
 
-static void take_picture(struct thread *thread, enum mt_picture_reason reason, uint64_t resident)
+/* A look at the resident size, and what may follow from it. Runs aside. */
+struct looking {
+    struct thread *thread;
+    enum mt_picture_reason reason;
+    uint64_t least_bytes; /* a picture is wanted from this resident size on */
+    uint64_t step;        /* or so far above the highest that has one; 0: no such step */
+    uint64_t name;        /* of the mark */
+    int is_marked;        /* the mark is written */
+};
+
+/* The process's own directory shows nothing once its first thread has ended. That of the thread
+ * that looks does, but Linux clears up behind it when the thread ends, and who waits for the
+ * process's end meanwhile spins until that is done. */
+uint64_t own_resident_bytes(const char **directory)
+{
+    const struct mt_record_os *os = &memtally_record_os;
+    *directory = "/proc/self";
+    uint64_t resident = mt_resident_bytes(os, *directory, memtally_recorder.page_bytes);
+    if (resident)
+        return resident;
+    *directory = "/proc/thread-self";
+    return mt_resident_bytes(os, *directory, memtally_recorder.page_bytes);
+}
+
+static void take_picture(const struct looking *looking, const char *directory, uint64_t resident)
 {
     struct process *process = memtally_recorder.process;
     struct mt_file_header *header = process->file.header;
     const struct mt_picture_request request = {
-        .process_directory = OWN_DIRECTORY,
-        .reason = reason,
+        .process_directory = directory,
+        .reason = looking->reason,
         .resident_bytes = resident,
         .avoid_scan = (int)memtally_recorder.avoid_scan,
         .shares_nothing = !memtally_recorder.has_forked && !(header->flags & MT_FILE_FORKED),
         .scratch = process->scratch,
     };
     struct mt_picture_result result;
-    write_totals(thread);
-    mt_picture_take(&thread->writer, &request, &result);
+    write_totals(looking->thread);
+    mt_picture_take(&looking->thread->writer, &request, &result);
     if (!result.complete)
         return;
     header->pictures_taken++;
@@ -180,16 +201,6 @@ static void skip_picture(struct process *process, uint64_t resident)
     header->skipped_resident_bytes = resident;
 }
 
-/* A look at the resident size, and what may follow from it. Runs aside. */
-struct looking {
-    struct thread *thread;
-    enum mt_picture_reason reason;
-    uint64_t least_bytes; /* a picture is wanted from this resident size on */
-    uint64_t step;        /* or so far above the highest that has one; 0: no such step */
-    uint64_t name;        /* of the mark */
-    int is_marked;        /* the mark is written */
-};
-
 /* The mark has the time of the size that it is of. */
 static void write_size(struct looking *looking, uint64_t resident)
 {
@@ -205,13 +216,13 @@ static void look_and_picture(struct looking *looking, uint64_t before_ns)
 {
     struct process *process = memtally_recorder.process;
     struct thread *thread = looking->thread;
-    uint64_t resident =
-        mt_resident_bytes(&memtally_record_os, OWN_DIRECTORY, memtally_recorder.page_bytes);
+    const char *directory;
+    uint64_t resident = own_resident_bytes(&directory);
     __atomic_fetch_add(&process->file.header->looks, 1, __ATOMIC_RELAXED);
     write_size(looking, resident);
     write_clock(thread);
     if (resident >= looking->least_bytes && is_affordable(process, looking->reason, resident)) {
-        take_picture(thread, looking->reason, resident);
+        take_picture(looking, directory, resident);
         charge(process, mt_thread_cpu_ns() - before_ns, resident);
         return;
     }
@@ -294,12 +305,14 @@ static int may_be_higher(struct process *process, uint64_t step)
     return highest != passed && highest + LAG_BYTES > known + step && may_look_closer(process);
 }
 
-/* Whatever the look finds, the highest size is either pictured then or gone. */
+/* Whatever the look finds, the highest size is either pictured then or gone; until then others do
+ * not take it for passed, and wait with what they are about to give back. */
 static void look_above(struct thread *thread, uint64_t step)
 {
     struct process *process = memtally_recorder.process;
-    __atomic_store_n(&process->passed_bytes, highest_so_far(), __ATOMIC_RELAXED);
+    uint64_t highest = highest_so_far();
     look_in_turn(&(struct looking){.thread = thread, .reason = MT_PICTURE_FALL, .step = step});
+    __atomic_store_n(&process->passed_bytes, highest, __ATOMIC_RELAXED);
 }
 
 /* An engine that gives a buffer back has done with a phase of its work, and what comes after has
@@ -343,6 +356,13 @@ static int is_worth_a_look(struct process *process, uint64_t falls, uint64_t ste
     return 1;
 }
 
+/* Another thread's look is worth a wait where it would not see any more what goes here. */
+static void let_look_end(struct process *process)
+{
+    if (__atomic_load_n(&process->picture_busy, __ATOMIC_RELAXED) && get_turn(process, 1))
+        end_turn(&process->picture_busy);
+}
+
 void look_before_fall(struct thread *thread, uint64_t bytes)
 {
     struct process *process = memtally_recorder.process;
@@ -378,16 +398,30 @@ void look_before_sure_fall(struct thread *thread, const void *address, uint64_t 
     if (may_be_higher(process, step) &&
         is_worth_a_look(process, resident_in((uintptr_t)address, length, step), step))
         look_above(thread, step);
+    else if (length >= step)
+        let_look_end(process);
+}
+
+/* How often a page was missing where the process touched it, or had it made resident. */
+static uint64_t faults_so_far(void)
+{
+    struct rusage usage;
+    if (MT_SYS2(SYS_getrusage, RUSAGE_SELF, &usage) < 0)
+        return 0;
+    return (uint64_t)usage.ru_minflt + (uint64_t)usage.ru_majflt;
 }
 
 /* Between our destructor and the last that is run at the exit, those of other libraries are, and
- * what they make resident is worth a second picture. */
+ * what they make resident is worth a second picture. Where no page was missing nothing came. */
 void look_at_end(struct thread *thread)
 {
     struct process *process = memtally_recorder.process;
     uint64_t pictured = __atomic_load_n(&process->pictured_bytes, __ATOMIC_RELAXED);
-    try_look(thread, MT_PICTURE_EXIT, process->looked_at_stop ? pictured + 1 : 0);
+    uint64_t least = process->looked_at_stop ? pictured + 1 : 0;
+    if (!least || !process->faults_at_stop || faults_so_far() != process->faults_at_stop)
+        try_look(thread, MT_PICTURE_EXIT, least);
     write_totals(thread);
+    process->faults_at_stop = faults_so_far();
 }
 
 /* The last that is seen from inside. */

@@ -53,10 +53,12 @@ static int counter_is_constant(void)
 #if defined(__x86_64__)
     unsigned a, b, c, d;
     int is_trusted = 1;
-    if (!may_read_counter() || !__get_cpuid(0x80000007u, &a, &b, &c, &d) || !(d & (1u << 8)))
+    if (!may_read_counter())
         return 0;
-    ask_clock_source(&is_trusted);
-    return is_trusted;
+    __cpuid(0x80000007u, a, b, c, d); /* every processor of 64 bits has this leaf */
+    if (d & (1u << 8))
+        ask_clock_source(&is_trusted);
+    return d & (1u << 8) && is_trusted;
 #elif defined(__aarch64__)
     return 1;
 #else
@@ -137,6 +139,8 @@ struct creation {
     struct process *process;
     int result;
     uint64_t resident;
+    void (*then)(void *context);
+    void *context;
 };
 
 static int is_too_little(int result)
@@ -177,11 +181,25 @@ static void create_file(void *context)
         result = create_in(recorder->other_directory, &process->file, &header);
     process->start_ns = header.start_monotonic_ns;
     creation->result = result;
-    creation->resident =
-        mt_resident_bytes(&memtally_record_os, "/proc/self", memtally_recorder.page_bytes);
+    const char *directory;
+    creation->resident = own_resident_bytes(&directory);
 }
 
-int process_start(void)
+/* One thread aside is made for all that is to be done there when a process begins. */
+static void begin_recording(void *context)
+{
+    struct creation *creation = context;
+    struct process *process = creation->process;
+    create_file(creation);
+    process->scratch = creation->result < 0 ? NULL : mt_sys_map(MT_PICTURE_SCRATCH_BYTES);
+    if (!process->scratch)
+        return;
+    look_at_beginning(process, creation->resident);
+    __atomic_store_n(&process->alive, PROCESS_RECORDS, __ATOMIC_RELEASE);
+    creation->then(creation->context);
+}
+
+int process_start(void (*then)(void *context), void *context)
 {
     struct process *process = memtally_recorder.process;
     uint32_t none = PROCESS_NEW;
@@ -190,20 +208,15 @@ int process_start(void)
     if (!__atomic_compare_exchange_n(&process->alive, &none, PROCESS_STARTING, 0, __ATOMIC_ACQUIRE,
                                      __ATOMIC_ACQUIRE))
         return none == PROCESS_RECORDS;
-    struct creation creation = {process, -EPERM, 0};
-    do_aside_or_here(create_file, &creation);
-    int result = creation.result;
-    process->scratch = result < 0 ? NULL : mt_sys_map(MT_PICTURE_SCRATCH_BYTES);
-    if (!process->scratch) {
-        process->alive = PROCESS_GAVE_UP;
-        say_once(is_too_little(result)
-                     ? "no space left for the recording; the program runs unrecorded"
-                     : "the recording cannot be written; the program runs unrecorded");
-        return 0;
-    }
-    look_at_beginning(process, creation.resident);
-    __atomic_store_n(&process->alive, PROCESS_RECORDS, __ATOMIC_RELEASE);
-    return 1;
+    struct creation creation = {process, -EPERM, 0, then, context};
+    do_aside_or_here(begin_recording, &creation);
+    if (process->scratch)
+        return 1;
+    process->alive = PROCESS_GAVE_UP;
+    say_once(is_too_little(creation.result)
+                 ? "no space left for the recording; the program runs unrecorded"
+                 : "the recording cannot be written; the program runs unrecorded");
+    return 0;
 }
 
 void write_self(struct thread *thread, const void *address, size_t length)

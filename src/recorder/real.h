@@ -36,6 +36,7 @@ struct real {
     struct cuda_unwinder unwinder;
     uintptr_t launched[CUDA_LAUNCHED];
     uint32_t tries_of_words; /* how often the word before a block told its size; see TRUSTED */
+    void *find_object;       /* the loader's function; NULL where it has none */
     void *(*dlsym)(void *handle, const char *name);
     void *(*dlopen)(const char *path, int flags);
     long (*syscall)(long number, ...);

@@ -97,6 +97,24 @@ struct device_watch {
 
 #define DEVICE_WATCHES 16u /* measurements of devices at a time; further ones are sampled */
 
+/* A line of maps, read a byte at a time. */
+struct maps_line {
+    uintptr_t number[2]; /* start and end */
+    uint32_t field;      /* the number being read; 2: past them */
+    char last[2];        /* the line's last characters */
+};
+
+enum mapping_kind { MAPPING_NONE, MAPPING_OTHER, MAPPING_MAIN_STACK };
+
+/* A search for the mapping that `place` lies in. */
+struct stack_search {
+    uintptr_t place;
+    enum mapping_kind found;
+    uintptr_t low;
+    uintptr_t high;
+    struct maps_line line;
+};
+
 enum process_state { PROCESS_NEW, PROCESS_STARTING, PROCESS_RECORDS, PROCESS_GAVE_UP };
 
 /* What the process knows of itself. In memory that is wiped on fork. */
@@ -126,6 +144,7 @@ struct process {
     uint64_t closer_ns;          /* spent on looks for what the kernel's figure may not show yet */
     uint64_t unseen_bytes;       /* the kernel's highest size from before this program; 0: none */
     uint32_t looked_at_stop; /* the picture at the end is taken, and only a higher one is wanted */
+    uint64_t faults_at_stop; /* pages that had been touched for the first time by then */
     uint64_t picture_spent_ns;
     uint64_t mark_spent_ns; /* of that, at marks */
     uint64_t ns_per_mib;    /* what the last picture cost */
@@ -220,7 +239,7 @@ extern HIDDEN __thread struct tls memtally_tls __attribute__((tls_model("initial
 
 /* process.c */
 HIDDEN int recorder_start(char **environment);
-HIDDEN int process_start(void);
+HIDDEN int process_start(void (*then)(void *context), void *context);
 HIDDEN void process_end(int kind);
 HIDDEN void write_self(struct thread *thread, const void *address, size_t length);
 
@@ -313,6 +332,9 @@ HIDDEN void stacks_init(void);
 /* Finds the calling thread's stack; it stays unknown where that cannot be told. To be called aside,
  * from a frame on that stack: `here`. */
 HIDDEN void stack_find_bounds(const void *here);
+/* The same in two steps, for who reads the maps anyway: piece by piece, then the outcome. */
+HIDDEN void stack_search(struct stack_search *search, const char *text, long length);
+HIDDEN void stack_set_bounds(const struct stack_search *search);
 HIDDEN int stacks_load_unwinder(void);
 
 /* heap.c */
@@ -335,6 +357,8 @@ HIDDEN void look_at_end(struct thread *thread);
 HIDDEN void look_before_filter(struct thread *thread);
 HIDDEN int look_at_mark(struct thread *thread, uint64_t name); /* whether the mark is written */
 HIDDEN void look_at_beginning(struct process *process, uint64_t resident);
+/* The resident size, and the directory of /proc that shows the process now. To be called aside. */
+HIDDEN uint64_t own_resident_bytes(const char **directory);
 
 /* aside.c: calls `function` where the program's descriptors are out of reach, one caller at a time.
  * Returns 0 where that could not be had, and nothing was called. The other one calls it all the

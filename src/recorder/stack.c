@@ -52,13 +52,6 @@ void stacks_init(void)
 #define THREAD_START_BYTES 16384u
 #define THREAD_DATA_BYTES  2048u
 
-/* A line of /proc/self/maps, read a byte at a time. */
-struct maps_line {
-    uintptr_t number[2]; /* start and end */
-    uint32_t field;      /* the number being read; 2: past them */
-    char last[2];        /* the line's last characters */
-};
-
 static void read_byte(struct maps_line *line, char byte)
 {
     uint32_t digit = (uint32_t)(byte <= '9' ? byte - '0' : byte - 'a' + 10);
@@ -72,36 +65,37 @@ static void read_byte(struct maps_line *line, char byte)
         line->number[line->field] = line->number[line->field] << 4 | digit;
 }
 
-enum mapping_kind { MAPPING_NONE, MAPPING_OTHER, MAPPING_MAIN_STACK };
+/* The main thread's stack is named "[stack]": no other name that the kernel gives to memory on
+ * which code can stand ends in "k]". */
+void stack_search(struct stack_search *search, const char *text, long length)
+{
+    struct maps_line *line = &search->line;
+    for (long i = 0; i < length && search->found == MAPPING_NONE; i++) {
+        if (text[i] != '\n') {
+            read_byte(line, text[i]);
+            continue;
+        }
+        if (search->place >= line->number[0] && search->place < line->number[1]) {
+            search->low = line->number[0];
+            search->high = line->number[1];
+            search->found =
+                line->last[0] == 'k' && line->last[1] == ']' ? MAPPING_MAIN_STACK : MAPPING_OTHER;
+        }
+        *line = (struct maps_line){0};
+    }
+}
 
-/* Finds the mapping that `address` lies in. The main thread's stack is named "[stack]": no other
- * name that the kernel gives to memory on which code can stand ends in "k]". */
-static enum mapping_kind find_mapping(uintptr_t address, uintptr_t *low, uintptr_t *high)
+static void search_maps(struct stack_search *search, const char *directory)
 {
     char text[2048];
-    struct maps_line line = {0};
     long got;
-    enum mapping_kind found = MAPPING_NONE;
-    int fd = memtally_record_os.open("/proc/thread-self/maps", O_RDONLY | O_CLOEXEC, 0);
+    int fd = mt_open_of_process(&memtally_record_os, directory, "/maps");
     if (fd < 0)
-        return MAPPING_NONE;
-    while (!found && (got = memtally_record_os.read(fd, text, sizeof text)) > 0) {
-        for (long i = 0; i < got && !found; i++) {
-            if (text[i] != '\n') {
-                read_byte(&line, text[i]);
-                continue;
-            }
-            if (address >= line.number[0] && address < line.number[1]) {
-                *low = line.number[0];
-                *high = line.number[1];
-                found =
-                    line.last[0] == 'k' && line.last[1] == ']' ? MAPPING_MAIN_STACK : MAPPING_OTHER;
-            }
-            line = (struct maps_line){0};
-        }
-    }
+        return;
+    while (search->found == MAPPING_NONE &&
+           (got = memtally_record_os.read(fd, text, sizeof text)) > 0)
+        stack_search(search, text, got);
     memtally_record_os.close(fd);
-    return found;
 }
 
 /* How far the main thread's stack may yet grow. */
@@ -116,24 +110,31 @@ static uintptr_t limit_of_stack(void)
 /* libc is not asked: pthread_getattr_np allocates, and the first event of a thread may come from
  * inside an allocator that holds its lock. libc puts its own data of a thread at the very top of
  * the thread's stack, and the thread pointer to it. */
-void stack_find_bounds(const void *place)
+void stack_set_bounds(const struct stack_search *search)
 {
     struct tls *tls = &memtally_tls;
-    uintptr_t here = (uintptr_t)place;
     uintptr_t self = (uintptr_t)pthread_self();
-    uintptr_t low;
-    uintptr_t high;
-    enum mapping_kind kind = find_mapping(here, &low, &high);
-    if (kind == MAPPING_NONE)
+    uintptr_t low = search->low;
+    uintptr_t high = search->high;
+    if (search->found == MAPPING_NONE)
         return;
-    if (kind == MAPPING_MAIN_STACK) {
+    if (search->found == MAPPING_MAIN_STACK) {
         uintptr_t grows = limit_of_stack();
         low = high > grows && high - grows < low ? high - grows : low;
-    } else if (self > here && self < high && high - self > THREAD_DATA_BYTES) {
+    } else if (self > search->place && self < high && high - self > THREAD_DATA_BYTES) {
         high = self + THREAD_DATA_BYTES;
     }
     tls->stack_low = low;
     tls->stack_high = high;
+}
+
+void stack_find_bounds(const void *place)
+{
+    struct stack_search search = {.place = (uintptr_t)place};
+    search_maps(&search, "/proc/self");
+    if (search.found == MAPPING_NONE) /* its first thread has ended */
+        search_maps(&search, "/proc/thread-self");
+    stack_set_bounds(&search);
 }
 
 /* Whether the frame at `at` was called by the code that starts a thread. libc itself has no frame

@@ -64,13 +64,16 @@ void write_clock(struct thread *thread)
     mt_write_event(&thread->writer, MT_EVENT_CLOCK, ticks, &monotonic_ns, 1);
 }
 
+static void write_thread(struct thread *thread)
+{
+    const struct tls *tls = &memtally_tls;
+    uint64_t fields[] = {thread->writer.tid, tls->stack_low, tls->stack_high};
+    mt_write_event(&thread->writer, MT_EVENT_THREAD, now_ticks(), fields, 3);
+}
+
 static void write_beginning(struct thread *thread, int first)
 {
     struct recorder *recorder = &memtally_recorder;
-    uint64_t ticks = now_ticks();
-    const struct tls *tls = &memtally_tls;
-    uint64_t fields[] = {thread->writer.tid, tls->stack_low, tls->stack_high};
-    mt_write_event(&thread->writer, MT_EVENT_THREAD, ticks, fields, 3);
     write_clock(thread);
     write_self(thread, thread, sizeof *thread);
     if (!first)
@@ -82,12 +85,12 @@ static void write_beginning(struct thread *thread, int first)
 
 /* What may be a secret is hidden before it is written. Of an argument that was cut nobody can say
  * whether it is one, so that it is left out. */
-static void write_command(struct thread *thread)
+static void write_command(struct thread *thread, const char *directory)
 {
     char *text = memtally_recorder.process->scratch;
     char *line = text + MT_MAX_STRING;
     const long room = MT_PICTURE_SCRATCH_BYTES - MT_MAX_STRING;
-    int fd = memtally_record_os.open("/proc/thread-self/cmdline", O_RDONLY | O_CLOEXEC, 0);
+    int fd = mt_open_of_process(&memtally_record_os, directory, "/cmdline");
     if (fd < 0)
         return;
     long got = memtally_record_os.read(fd, line, (size_t)room);
@@ -101,59 +104,64 @@ static void write_command(struct thread *thread)
                    length);
 }
 
-/* What was mapped before the first event: the loader's and the libraries' own memory. */
-static void write_first_maps(struct thread *thread)
+/* What was mapped before the first event: the loader's and the libraries' own memory. The thread's
+ * stack is looked for in passing. */
+static void write_first_maps(struct thread *thread, const char *directory,
+                             struct stack_search *search)
 {
     static const uint64_t begin[] = {0, MT_PICTURE_START, 0, 0};
     static const uint64_t end[] = {0, 0, MT_METHOD_NONE};
     char *text = memtally_recorder.process->scratch;
-    int fd = memtally_record_os.open("/proc/thread-self/maps", O_RDONLY | O_CLOEXEC, 0);
+    int fd = mt_open_of_process(&memtally_record_os, directory, "/maps");
     if (fd < 0)
         return;
     mt_write_event(&thread->writer, MT_EVENT_PICTURE_BEGIN, now_ticks(), begin, 4);
     long got;
-    while ((got = memtally_record_os.read(fd, text, MT_TEXT_PIECE)) > 0)
+    while ((got = memtally_record_os.read(fd, text, MT_TEXT_PIECE)) > 0) {
         mt_write_bytes(&thread->writer, MT_EVENT_PICTURE_TEXT, now_ticks(), MT_TEXT_MAPS, text,
                        (size_t)got);
+        stack_search(search, text, got);
+    }
     mt_write_event(&thread->writer, MT_EVENT_PICTURE_END, now_ticks(), end, 3);
     memtally_record_os.close(fd);
 }
 
 struct beginning {
-    struct thread *thread;
-    const void *here; /* on its stack */
-    int first;
+    struct thread *thread; /* NULL as long as it has no state */
+    const void *here;      /* on its stack */
+    uint32_t tid;
+    int first; /* whether it began the process's recording */
 };
 
 /* What there is before the program takes anything: of one that is killed before it is looked at
  * again nothing else is known. */
-static void write_first_size(struct thread *thread)
-{
-    uint64_t resident =
-        mt_resident_bytes(&memtally_record_os, "/proc/thread-self", memtally_recorder.page_bytes);
-    if (resident)
-        mt_write_event(&thread->writer, MT_EVENT_LOOK, now_ticks(), &resident, 1);
-}
-
 static void describe_process(const struct beginning *beginning)
 {
     struct process *process = memtally_recorder.process;
+    struct stack_search search = {.place = (uintptr_t)beginning->here};
+    struct thread *thread = beginning->thread;
+    const char *directory;
     if (!beginning->first || !take_turn(&process->picture_busy))
         return;
-    write_first_size(beginning->thread);
-    write_command(beginning->thread);
-    write_first_maps(beginning->thread);
+    uint64_t resident = own_resident_bytes(&directory);
+    if (resident)
+        mt_write_event(&thread->writer, MT_EVENT_LOOK, now_ticks(), &resident, 1);
+    write_command(thread, directory);
+    write_first_maps(thread, directory, &search);
     end_turn(&process->picture_busy);
+    if (!memtally_tls.stack_high)
+        stack_set_bounds(&search);
 }
 
 /* What is asked of /proc when a thread begins, and what it is asked for. Runs aside. */
 static void ask_and_write(void *context)
 {
     const struct beginning *beginning = context;
-    if (!memtally_tls.stack_high)
-        stack_find_bounds(beginning->here);
     write_beginning(beginning->thread, beginning->first);
     describe_process(beginning);
+    if (!memtally_tls.stack_high)
+        stack_find_bounds(beginning->here);
+    write_thread(beginning->thread);
 }
 
 /* The counts of a thread that ends stay in the process's totals when its state is used again.
@@ -205,10 +213,9 @@ int thread_make_key(void)
     return pthread_key_create(&memtally_recorder.key, stop_thread) == 0;
 }
 
-static void init_thread(struct thread *thread, struct process *process)
+static void init_thread(struct thread *thread, struct process *process, uint32_t tid)
 {
     uint32_t stream = __atomic_fetch_add(&process->next_stream, 1, __ATOMIC_RELAXED);
-    uint32_t tid = (uint32_t)MT_SYS0(SYS_gettid);
     if (stream)
         __atomic_store_n(&memtally_recorder.has_threads, 1, __ATOMIC_SEQ_CST);
     mt_writer_init(&thread->writer, &process->file, stream, tid);
@@ -224,35 +231,50 @@ static void init_thread(struct thread *thread, struct process *process)
     thread->alive = 1;
 }
 
-/* *first: whether this thread is the one that began the process's recording. */
-static struct thread *begin(int *first)
+static void make_thread(struct beginning *beginning)
 {
     struct process *process = memtally_recorder.process;
-    *first = process->alive != PROCESS_RECORDS;
-    if (!process_start())
-        return NULL;
     struct thread *thread = get_thread(process);
     if (thread)
-        init_thread(thread, process);
-    return thread;
+        init_thread(thread, process, beginning->tid);
+    beginning->thread = thread;
+}
+
+/* Where a recording begins, all of it runs aside. */
+static void begin_first(void *context)
+{
+    struct beginning *beginning = context;
+    make_thread(beginning);
+    beginning->first = beginning->thread != NULL;
+    if (beginning->first)
+        ask_and_write(beginning);
+}
+
+static void begin_further(struct beginning *beginning)
+{
+    make_thread(beginning);
+    if (!beginning->thread)
+        return;
+    if (memtally_tls.stack_high || !do_aside(ask_and_write, beginning)) {
+        write_beginning(beginning->thread, 0);
+        write_thread(beginning->thread);
+    }
 }
 
 static struct thread *begin_own(struct tls *tls)
 {
-    int first;
-    struct thread *thread = begin(&first);
-    if (!thread)
+    struct beginning beginning = {.here = __builtin_frame_address(0),
+                                  .tid = (uint32_t)MT_SYS0(SYS_gettid)};
+    if (!process_start(begin_first, &beginning))
         return NULL;
-    tls->thread = thread;
+    if (!beginning.first)
+        begin_further(&beginning);
+    if (!beginning.thread)
+        return NULL;
+    tls->thread = beginning.thread;
     if (memtally_recorder.has_key)
-        pthread_setspecific(memtally_recorder.key, thread);
-    struct beginning beginning = {thread, __builtin_frame_address(0), first};
-    int asks = first || !tls->stack_high;
-    if (!asks || !do_aside(ask_and_write, &beginning)) {
-        write_beginning(thread, first);
-        describe_process(&beginning);
-    }
-    return thread;
+        pthread_setspecific(memtally_recorder.key, tls->thread);
+    return tls->thread;
 }
 
 /* A thread that has ended still frees: its tables, the stacks of others. That goes through one
@@ -277,7 +299,7 @@ static struct thread *borrow(struct tls *tls)
         thread_give_back();
         return NULL;
     }
-    init_thread(thread, process);
+    init_thread(thread, process, (uint32_t)MT_SYS0(SYS_gettid));
     write_self(thread, thread, sizeof *thread);
     process->leftover = thread;
     return thread;

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <memtally/error.h>
+
 #include "base/varint.h"
 #include "recording/blocks.h"
 #include "recording/events.h"

@@ -5,6 +5,8 @@
 #include <zstd.h>
 #include <zstd_errors.h>
 
+#include <memtally/error.h>
+
 #include "base/array.h"
 #include "base/crc32c.h"
 #include "base/varint.h"

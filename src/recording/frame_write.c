@@ -5,6 +5,8 @@
 #include <string.h>
 #include <zstd.h>
 
+#include <memtally/error.h>
+
 #include "base/array.h"
 #include "base/crc32c.h"
 #include "base/invariant.h"

@@ -3,6 +3,8 @@
  * where many run at a time, each has a small window of its block only. */
 #include <stdlib.h>
 
+#include <memtally/error.h>
+
 #include "recording/reader.h"
 #include "recording/unpack.h"
 

@@ -44,8 +44,11 @@ struct pm_scan_arg {
 #define ENTRIES      512u /* of pagemap that are read at once */
 
 /* Linux holds the lock of a process's mappings during a scan. The process that is looked at waits
- * for it no longer than this many pages take: some 0.2 ms. */
+ * for it no longer than this many pages take that are found, or this many bytes of which none are:
+ * some 0.2 and 0.8 ms. What took less than a rest needs none. */
 #define OUTSIDE_MOST_PAGES ((uint64_t)16384)
+#define OUTSIDE_MOST_BYTES ((uint64_t)1 << 30)
+#define NEEDS_NO_REST_NS   50000u
 
 /* Where a scan ends. PAGEMAP_SCAN refuses a range that goes past what the kernel gives programs. */
 #if defined(__aarch64__)
@@ -96,11 +99,17 @@ static void join_path(char path[PATH_BYTES], const char *directory, const char *
     path[at] = '\0';
 }
 
-static int open_of_process(const struct picture *picture, const char *name)
+int mt_open_of_process(const struct mt_record_os *os, const char *process_directory,
+                       const char *name)
 {
     char path[PATH_BYTES];
-    join_path(path, picture->request->process_directory, name);
-    return picture->os->open(path, O_RDONLY | O_CLOEXEC, 0);
+    join_path(path, process_directory, name);
+    return os->open(path, O_RDONLY | O_CLOEXEC, 0);
+}
+
+static int open_of_process(const struct picture *picture, const char *name)
+{
+    return mt_open_of_process(picture->os, picture->request->process_directory, name);
 }
 
 /* Writes the whole of an open text file in pieces. */
@@ -218,6 +227,12 @@ static void add_pages(struct picture *picture, uint64_t first_page, uint64_t n_p
     *open_run = (struct run){first_page, n_pages, flags};
 }
 
+/* How many bytes of the address space may be looked through at once. */
+static uint64_t most_at_once(const struct picture *picture, uint64_t all)
+{
+    return picture->request->reason == MT_PICTURE_OUTSIDE ? OUTSIDE_MOST_BYTES : all;
+}
+
 /* Scans [start, end). For each page of which it is asked whether a file is behind it, Linux looks
  * at what it knows of the page, which takes ten times as long as the rest. */
 static int scan_range(struct picture *picture, int fd, uint64_t start, uint64_t end, int has_files)
@@ -234,7 +249,10 @@ static int scan_range(struct picture *picture, int fd, uint64_t start, uint64_t 
         .return_mask = has_files ? PAGE_FILE | PAGE_HUGE : PAGE_HUGE,
         .max_pages = picture->request->reason == MT_PICTURE_OUTSIDE ? OUTSIDE_MOST_PAGES : 0,
     };
+    uint64_t most = most_at_once(picture, end - start);
     while (arg.start < end) {
+        arg.end = end - arg.start > most ? arg.start + most : end;
+        uint64_t begin_ns = picture->os->monotonic_ns();
         long found = picture->os->ioctl(fd, SCAN_REQUEST, &arg);
         if (found < 0)
             return 0;
@@ -250,7 +268,8 @@ static int scan_range(struct picture *picture, int fd, uint64_t start, uint64_t 
         if (arg.walk_end <= arg.start)
             return 0;
         arg.start = arg.walk_end;
-        if (arg.start < end && picture->request->rest)
+        if (arg.start < end && picture->request->rest &&
+            (found || picture->os->monotonic_ns() - begin_ns > NEEDS_NO_REST_NS))
             picture->request->rest();
     }
     return 1;
@@ -259,14 +278,20 @@ static int scan_range(struct picture *picture, int fd, uint64_t start, uint64_t 
 /* What stands in a line of maps, in this order. */
 enum field { START, END, RIGHTS, OFFSET, DEVICE, INODE, NAME };
 
-/* A line of maps, read a byte at a time: where it starts, its inode, and its name's beginning. */
+/* A line of maps, read a byte at a time: its range, its inode, and its name's beginning. */
 struct line_reader {
     uint64_t start;
+    uint64_t end;
     int field; /* of the line: enum field */
     int has_inode;
     char name[2];
     int n_name;
 };
+
+static void add_digit(uint64_t *number, char byte)
+{
+    *number = *number * 16 + (uint64_t)(byte <= '9' ? byte - '0' : byte - 'a' + 10);
+}
 
 /* Returns 1 at a line's end. */
 static int read_line(struct line_reader *line, char byte)
@@ -282,8 +307,8 @@ static int read_line(struct line_reader *line, char byte)
         line->field++;
     else if (line->field == INODE)
         line->has_inode |= byte != '0';
-    else if (line->field == START)
-        line->start = line->start * 16 + (uint64_t)(byte <= '9' ? byte - '0' : byte - 'a' + 10);
+    else if (line->field <= END)
+        add_digit(line->field == START ? &line->start : &line->end, byte);
     return 0;
 }
 
@@ -299,9 +324,17 @@ struct scan {
     struct picture *picture;
     int fd;
     uint64_t start;
+    uint64_t mapped_end; /* of the mappings so far */
     int kind;
     struct line_reader line;
 };
+
+/* A gap that would take several calls is left out: nothing is mapped there. */
+static int comes_after_gap(const struct scan *scan, const struct line_reader *line)
+{
+    return line->start > scan->mapped_end &&
+           line->start - scan->mapped_end > most_at_once(scan->picture, UINT64_MAX);
+}
 
 static int scan_lines(struct scan *scan, const char *text, size_t length)
 {
@@ -310,12 +343,17 @@ static int scan_lines(struct scan *scan, const char *text, size_t length)
         struct line_reader *line = &scan->line;
         if (!read_line(line, text[i]))
             continue;
-        if (has_files(line) != scan->kind && line->start > scan->start && line->start < SCAN_END) {
-            fine = scan_range(scan->picture, scan->fd, scan->start, line->start, scan->kind);
+        int has_gap = comes_after_gap(scan, line);
+        if ((has_gap || has_files(line) != scan->kind) && line->start > scan->start &&
+            line->start < SCAN_END) {
+            fine = scan_range(scan->picture, scan->fd, scan->start,
+                              has_gap ? scan->mapped_end : line->start, scan->kind);
             scan->start = line->start;
         }
-        if (line->start < SCAN_END)
+        if (line->start < SCAN_END) {
             scan->kind = has_files(line);
+            scan->mapped_end = line->end;
+        }
         *line = (struct line_reader){0};
     }
     return fine;
@@ -335,15 +373,20 @@ static int scan_by_maps(struct scan *scan)
         fine = scan_lines(scan, picture->maps, (size_t)got);
     if (maps >= 0)
         picture->os->close(maps);
-    if (maps < 0 || got < 0)
+    if (maps < 0 || got < 0) {
         scan->kind = 1;
+        scan->mapped_end = SCAN_END;
+    }
     return fine;
 }
 
 static int scan_pages(struct picture *picture, int fd)
 {
     struct scan scan = {.picture = picture, .fd = fd, .kind = 1};
-    return scan_by_maps(&scan) && scan_range(picture, fd, scan.start, SCAN_END, scan.kind);
+    int fine = scan_by_maps(&scan);
+    if (fine && SCAN_END - scan.mapped_end > most_at_once(picture, SCAN_END))
+        return scan_range(picture, fd, scan.start, scan.mapped_end, scan.kind);
+    return fine && scan_range(picture, fd, scan.start, SCAN_END, scan.kind);
 }
 
 /* Reads the pagemap entries of [start, end). */
@@ -504,10 +547,8 @@ void mt_picture_take(struct mt_writer *writer, const struct mt_picture_request *
 uint64_t mt_resident_bytes(const struct mt_record_os *os, const char *process_directory,
                            uint64_t page_bytes)
 {
-    char path[PATH_BYTES];
     char text[64];
-    join_path(path, process_directory, "/statm");
-    int fd = os->open(path, O_RDONLY | O_CLOEXEC, 0);
+    int fd = mt_open_of_process(os, process_directory, "/statm");
     if (fd < 0)
         return 0;
     long got = os->read(fd, text, sizeof text);

@@ -38,6 +38,10 @@ struct mt_picture_result {
 void mt_picture_take(struct mt_writer *writer, const struct mt_picture_request *request,
                      struct mt_picture_result *result);
 
+/* Opens a file of a process's directory; the descriptor or a negated errno. */
+int mt_open_of_process(const struct mt_record_os *os, const char *process_directory,
+                       const char *name);
+
 /* The second number of `process_directory`/statm in bytes, 0 where it cannot be read. */
 uint64_t mt_resident_bytes(const struct mt_record_os *os, const char *process_directory,
                            uint64_t page_bytes);

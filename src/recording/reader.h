@@ -12,9 +12,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <memtally/error.h>
-
 #include "recording/format.h"
+
+struct mt_error; /* <memtally/error.h> */
 
 #define MT_EVENT_FIELDS 8
 

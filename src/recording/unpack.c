@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <memtally/error.h>
+
 #include "base/array.h"
 #include "base/invariant.h"
 #include "recording/blocks.h"

@@ -20,7 +20,13 @@ static void copy(void *to, const void *from, size_t length)
 {
     uint8_t *out = to;
     const uint8_t *in = from;
-    for (size_t i = 0; i < length; i++)
+    size_t i = 0;
+    for (; length - i >= sizeof(uint64_t); i += sizeof(uint64_t)) {
+        uint64_t word;
+        __builtin_memcpy(&word, in + i, sizeof word);
+        __builtin_memcpy(out + i, &word, sizeof word);
+    }
+    for (; i < length; i++)
         out[i] = in[i];
 }
 

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <memtally/error.h>
 #include <memtally/recording.h>
 #include <memtally/tally.h>
 #include <stdio.h>

@@ -3,9 +3,9 @@
 #ifndef MT_REHEARSAL_RULES_H
 #define MT_REHEARSAL_RULES_H
 
-#include <memtally/error.h>
-
 #include "rehearse/account.h"
+
+struct mt_error; /* <memtally/error.h> */
 
 /* Fills in *rules for devices of `kind` ("cuda", "rocm", "vulkan", "metal"; NULL: "cuda") and
  * `generation` ("ampere", "8.6"; NULL: the kind's newest), as build `engine_version` of llama.cpp

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Events into a tally: what was there after one of them, or at the peak of each place. */
+#include <memtally/units.h>
+
 #include "base/invariant.h"
 #include "tally/tally_arena.h"
 

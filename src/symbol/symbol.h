@@ -13,8 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <memtally/error.h>
-
+struct mt_error; /* <memtally/error.h> */
 struct mt_symbolizer;
 
 /* Zero is a good default. */

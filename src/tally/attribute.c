@@ -11,6 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <memtally/error.h>
+#include <memtally/units.h>
+
 #include "tally/callers.h"
 #include "tally/paint.h"
 
@@ -782,12 +785,11 @@ int mt_attribute(const struct mt_subject *subject, struct mt_shared_pages *seen,
     mt_table_finish(&painter.models);
     mt_paint_finish(&painter.paint);
     mt_maps_finish(&painter.maps);
-    if (painter.failed) {
+    if (painter.failed)
         mt_attribution_finish(&made);
-        return MT_ENOMEM;
-    }
-    *attribution = made;
-    return 0;
+    else
+        *attribution = made;
+    return painter.failed ? MT_ENOMEM : 0;
 }
 
 void mt_attribution_finish(struct mt_attribution *attribution)

@@ -5,6 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <memtally/error.h>
+#include <memtally/units.h>
+
 #include "tally/extents.h"
 #include "tally/held.h"
 #include "tally/tree.h"
@@ -692,6 +695,7 @@ int mt_carry(const struct mt_recording *recording, const struct mt_process_choic
     if (picture && picture->ns == at->ns && choice->pictured == choice->image)
         return take_picture(recording, choice, replay, carried);
     begin(&carrier, recording, at->ns);
+    carried->is_gone = carrier.around.before_bytes < carrier.page_bytes;
     int result = replay_choice(recording, &carrier, replay);
     if (result == 0)
         fit(&carrier, carried, bytes_at(&carrier, at->ns, is_peak));

@@ -23,6 +23,7 @@ struct mt_carried {
     uint64_t beyond_bytes;      /* resident, and of nothing known */
     int is_first_seen;          /* `first_bytes` was said when nothing was allocated yet */
     int is_carried;             /* it is not the picture as it was */
+    int is_gone;                /* the kernel's last word is that it has no page any more */
 };
 
 /* Replays the choice's process up to the moment, and carries its picture there. `is_peak` says that

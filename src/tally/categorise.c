@@ -2,6 +2,7 @@
 /* What somebody else says of a measurement: bytes that were seen without what they are for get a
  * category, and the total stays. */
 #include <memtally/tally.h>
+#include <memtally/units.h>
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <memtally/error.h>
+
 #include "base/array.h"
 #include "tally/attribute.h"
 

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <memtally/units.h>
+
 #include "base/error.h"
 #include "base/invariant.h"
 #include "tally/compare.h"

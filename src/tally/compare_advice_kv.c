@@ -3,6 +3,7 @@
  * of the formula was left out. */
 #include <math.h>
 #include <memtally/model_file.h>
+#include <memtally/units.h>
 
 #include "tally/compare_advice.h"
 

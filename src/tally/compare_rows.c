@@ -6,6 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <memtally/error.h>
+#include <memtally/units.h>
+
 #include "tally/compare.h"
 
 /* A row (`name` NULL) or a part of a row of one side. */

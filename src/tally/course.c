@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 
+#include <memtally/error.h>
+
 #include "tally/forks.h"
 #include "tally/moment.h"
 #include "tally/tree.h"

@@ -6,6 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <memtally/error.h>
+#include <memtally/units.h>
+
 #include "pytorch/torch.h"
 
 #define NOT_TOLD "allocated, and not told what for"

@@ -3,6 +3,7 @@
  * said. */
 #include <memtally/error.h>
 #include <memtally/tally.h>
+#include <memtally/units.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -8,6 +8,9 @@
 
 #include <stdlib.h>
 
+#include <memtally/error.h>
+#include <memtally/units.h>
+
 #include "tally/tree.h"
 
 #define SKEW_BYTES ((uint64_t)1 << 20)

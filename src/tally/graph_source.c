@@ -2,6 +2,9 @@
 /* Devices of a recording, as a list of CUDA graphs wants them. */
 #include "tally/graph_source.h"
 
+#include <memtally/error.h>
+#include <memtally/units.h>
+
 #include "tally/device_rows.h"
 #include "tally/image.h"
 

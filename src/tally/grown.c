@@ -3,6 +3,7 @@
  * earlier ones taken from the later ones. */
 #include <memtally/recording.h>
 #include <memtally/tally.h>
+#include <memtally/units.h>
 #include <stdlib.h>
 #include <string.h>
 

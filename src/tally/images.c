@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <memtally/error.h>
+
 #include "tally/image.h"
 
 struct key {

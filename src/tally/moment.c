@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <memtally/units.h>
+
 #include "base/error.h"
 
 static int by_time(const void *a, const void *b)

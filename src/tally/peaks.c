@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <memtally/error.h>
+
 #include "tally/course.h"
 #include "tally/forks.h"
 #include "tally/held.h"

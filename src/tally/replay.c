@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <memtally/error.h>
+
 #include "base/array.h"
 #include "base/varint.h"
 
@@ -771,11 +773,10 @@ int mt_replay_file(struct mt_replay *replay, const struct mt_record_file *file,
     const uint64_t last_ticks = latest(ends, 3);
     struct mt_merge *merge;
     struct mt_event event;
-    struct waiting waiting;
+    struct waiting waiting = {.n = 0};
     int result = mt_merge_create(file, &merge);
     if (result < 0)
         return result;
-    waiting.n = 0;
     replay->page_bytes = file->header.page_bytes;
     replay->sample_interval_bytes = file->header.sample_interval_bytes;
     while (result == 0 && mt_merge_next(merge, &event) && event.ticks <= last_ticks) {
@@ -795,6 +796,5 @@ int mt_replay_file(struct mt_replay *replay, const struct mt_record_file *file,
     mt_merge_destroy(merge);
     mt_table_finish(&replay->gone);
     finish_streams(replay);
-    int failed = replay->maps.failed | replay->labels.failed;
-    return result < 0 ? result : failed ? MT_ENOMEM : 0;
+    return result < 0 ? result : replay->maps.failed || replay->labels.failed ? MT_ENOMEM : 0;
 }

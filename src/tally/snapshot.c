@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <memtally/units.h>
+
 #include "base/array.h"
 #include "base/error.h"
 #include "base/invariant.h"

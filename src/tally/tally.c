@@ -2,6 +2,7 @@
 /* Making a tally of a recording: choosing the moment, carrying each process to it, and
  * putting the claims into rows. */
 #include <memtally/tally.h>
+#include <memtally/units.h>
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -283,12 +284,24 @@ static void describe_place(struct work *work, const struct mt_process_choice *ch
     note_names(work, attribution);
 }
 
-/* A process of which nothing is known is not one that has nothing. */
+/* A process of which nothing is known is not one that has nothing. What one that is gone never gave
+ * back is not there any more. */
+static int is_known(const struct mt_process_choice *choice, const struct mt_carried *carried,
+                    const struct mt_attribution *attribution)
+{
+    if (attribution->total_resident_bytes || choice->picture)
+        return 1;
+    for (size_t i = 1; i < attribution->claims.n && !carried->is_gone; i++)
+        if (attribution->claims.items[i].allocated_bytes)
+            return 1;
+    return 0;
+}
+
 static int add_attributed(struct work *work, size_t i, const struct mt_carried *carried,
                           const struct mt_attribution *attribution)
 {
     const struct mt_process_choice *choice = &work->found.choices[i];
-    if (!attribution->total_resident_bytes && !choice->picture) {
+    if (!is_known(choice, carried, attribution)) {
         work->unknown++;
         work->tree_rollup_known = 0;
         return 0;

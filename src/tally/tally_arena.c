@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <memtally/units.h>
+
 struct piece {
     struct piece *next;
     _Alignas(16) unsigned char bytes[];

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <memtally/error.h>
+
 /* The replay keeps so many files apart; deeper forks begin with what the nearest ones say. */
 #define MOST_PARENTS 12
 

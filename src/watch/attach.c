@@ -6,6 +6,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <memtally/units.h>
+
 #include "base/error.h"
 #include "base/ticks.h"
 #include "watch/watch.h"
@@ -43,7 +45,7 @@ int mt_attach_start(const struct mt_attach_options *options, struct mt_run **run
 {
     const struct mt_run_options as_run = {
         .directory = options->directory,
-        .picture_share = options->picture_share,
+        .picture_share = options->picture_share > 0 ? options->picture_share : 0.004,
     };
     if (!options->directory || options->pid <= 0)
         return mt_fail(error, MT_EARG, MT_NO_OFFSET, "attaching needs a folder and a process");

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <memtally/units.h>
+
 #include "base/ticks.h"
 #include "watch/watch.h"
 

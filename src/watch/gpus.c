@@ -9,12 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <memtally/units.h>
+
 #include "base/ticks.h"
 #include "watch/watch.h"
 
 #define EVERY_NS    MT_WATCH_GPUS_EVERY_NS
 #define SELDOM_NS   2000000000u /* where no process has loaded the driver */
 #define MOST_OF_NS  50u         /* it may take a 50th of the time */
+#define ATTACHED_NS 1000u       /* a 1000th of a processor's, where we attached */
 #define DRIVER_FILE "/libcuda.so"
 
 static int open_library(void *context, struct mt_nvml *nvml, struct mt_error *error)
@@ -129,6 +132,7 @@ static void look_at_device(struct mt_run *run, unsigned number)
 void mt_watch_gpus(struct mt_run *run, uint64_t now_ns)
 {
     struct mt_watch_gpus *gpus = &run->gpus;
+    uint64_t cpu_ns = mt_thread_cpu_ns();
     int is_drm_used = run->is_attached && mt_watch_drm(run);
     int is_used = !gpus->is_refused && find_users(run);
     if (is_used && !gpus->is_open)
@@ -136,7 +140,8 @@ void mt_watch_gpus(struct mt_run *run, uint64_t now_ns)
     for (unsigned i = 0; is_used && !gpus->is_refused && i < gpus->n; i++)
         look_at_device(run, i);
     uint64_t longer_ns = gpus->apart_ns + gpus->apart_ns / 2;
-    uint64_t cost_ns = (mt_monotonic_ns() - now_ns) * MOST_OF_NS;
+    uint64_t cost_ns = run->is_attached ? (mt_thread_cpu_ns() - cpu_ns) * ATTACHED_NS
+                                        : (mt_monotonic_ns() - now_ns) * MOST_OF_NS;
     is_used |= is_drm_used;
     gpus->apart_ns = is_used ? EVERY_NS : longer_ns < SELDOM_NS ? longer_ns : SELDOM_NS;
     if (gpus->apart_ns < EVERY_NS)

@@ -10,6 +10,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <memtally/error.h>
+#include <memtally/units.h>
+
 #include "base/array.h"
 #include "base/ticks.h"
 #include "recording/reader.h"

@@ -228,10 +228,18 @@ int mt_run_signal(const struct mt_run *run, int signal)
     return run->ended || kill(run->pid, signal) < 0 ? MT_ENOTFOUND : 0;
 }
 
-static void wait_a_step(const struct mt_run *run, int step_ms)
+/* An attached process wakes nobody: we sleep until something of it is to be looked at. */
+static void wait_a_step(const struct mt_run *run, uint64_t left_ns)
 {
     struct pollfd fd = {.fd = run->pidfd, .events = POLLIN};
-    poll(&fd, run->pidfd >= 0 && !run->is_attached, step_ms);
+    uint64_t step_ms = STEP_MS;
+    if (run->is_attached) {
+        uint64_t now_ns = mt_monotonic_ns();
+        uint64_t next_ns = mt_watch_next_ns(run);
+        step_ms = next_ns > now_ns ? (next_ns - now_ns) / 1000000u + 1 : 1;
+    }
+    uint64_t left_ms = left_ns / 1000000u + 1;
+    poll(&fd, run->pidfd >= 0 && !run->is_attached, (int)(left_ms < step_ms ? left_ms : step_ms));
 }
 
 static void fill_status(const struct mt_run *run, struct mt_run_status *status)
@@ -257,8 +265,7 @@ int mt_run_poll(struct mt_run *run, int timeout_ms, struct mt_run_status *status
         mt_watch_reap(run);
         if (run->ended || now_ns >= end_ns)
             break;
-        uint64_t left_ms = (end_ns - now_ns) / 1000000u + 1;
-        wait_a_step(run, left_ms < STEP_MS ? (int)left_ms : STEP_MS);
+        wait_a_step(run, end_ns - now_ns);
     } while (1);
     fill_status(run, status);
     if (run->writer.failed)

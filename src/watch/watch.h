@@ -92,6 +92,8 @@ struct mt_run {
     uint64_t start_ns;
     int64_t boot_offset_ns; /* CLOCK_BOOTTIME less CLOCK_MONOTONIC; may be a little below 0 */
     uint64_t next_sample_ns;
+    uint64_t sample_apart_ns; /* of an attached tree */
+    int has_changed;          /* a process of it, at the last look at sizes */
     uint64_t next_tree_ns;
     uint64_t next_machine_ns;
     uint64_t machine_ns; /* when it was last looked at */
@@ -125,6 +127,13 @@ int mt_run_prepare(struct mt_run *run, const struct mt_run_options *options,
 
 /* Removes what mt_run_prepare() made, of a run that could not start (run.c). */
 void mt_run_undo(struct mt_run *run);
+
+/* How long after a look the next may begin that comes at least `every_ns` apart and of which the
+ * last took a processor for `cost_ns`: `times` as long (sample.c). */
+uint64_t mt_watch_apart_ns(uint64_t every_ns, uint64_t cost_ns, uint64_t times);
+
+/* When a look is due next (sample.c). */
+uint64_t mt_watch_next_ns(const struct mt_run *run);
 
 /* Pictures each process of which there is none yet, whatever it costs (sample.c). */
 void mt_watch_picture_the_rest(struct mt_run *run);

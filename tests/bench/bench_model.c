@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Opens a model a number of times; prints the median milliseconds of an opening, the tensors, and
  * how much the first one raised the peak of resident memory. Driven by bench_model.py. */
+#include <memtally/error.h>
 #include <memtally/model_file.h>
 #include <stdio.h>
 #include <stdlib.h>

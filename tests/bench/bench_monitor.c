@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <memtally/error.h>
 #include <memtally/monitor.h>
 
 #include "device/cgroup.h"

@@ -1,23 +1,26 @@
 /* SPDX-License-Identifier: MIT */
 /* What a pool's calls cost beside malloc()'s: bench_pool TRACE, which it replays with each page
- * touched. Behind a figure stands its goal, and whether it was met in this run. */
+ * touched. Behind a figure stands its goal, and whether it was met in this run. LIBRARY in the
+ * environment is the shared library, as a program has it that is not linked with the objects,
+ * EMPTY_LIBRARY that of empty.c. */
+#include <dlfcn.h>
 #include <inttypes.h>
 #include <pthread.h>
-#include <semaphore.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include <memtally/error.h>
 #include <memtally/pool.h>
 
 #include "pool/front.h"
 #include "pool_trace.h"
 
 #define MOST_AT_ONCE 8
-#define BATCHES      4
-#define BATCH        256 /* blocks that one thread has for another to give back */
-#define TURNS        800u
+#define ON_WAY       1024u  /* blocks that one thread has for another to give back */
+#define PASSED       50000u /* in a round */
 #define THREADS      8
 #define ROUNDS       200 /* of a trace whose requests are timed */
 
@@ -48,9 +51,9 @@ static struct mt_pool *make_pool(const struct mt_pool_backend *backend)
     return pool;
 }
 
-enum giver { NOTHING, POOL, INLINE, MALLOC };
+enum giver { NOTHING, NOTHING_SHARED, POOL, INLINE, MALLOC, LIBRARY };
 
-/* Two calls that do nothing: no allocator in a library of its own costs less. */
+/* Two calls that do nothing: no allocator costs less that is not inlined. */
 static __attribute__((noinline)) void empty_take(uint64_t bytes, uint64_t *address)
 {
     *address = bytes;
@@ -62,13 +65,52 @@ static __attribute__((noinline)) void empty_give(uint64_t address)
     __asm__ volatile("" ::"r"(address) : "memory");
 }
 
+/* Of a shared library: the pool's functions and a pool of its own, or those of empty.c. */
+struct shared {
+    int (*allocate)(struct mt_pool *pool, uint64_t bytes, uint64_t stream, uint64_t *address);
+    int (*give)(struct mt_pool *pool, uint64_t address);
+    struct mt_pool *pool;
+};
+static struct shared library, empty_library;
+
+static void *open_library(const char *variable, struct shared *shared, const char *allocate,
+                          const char *give)
+{
+    const char *path = getenv(variable);
+    void *opened = path ? dlopen(path, RTLD_NOW) : NULL;
+    if (!opened) {
+        fprintf(stderr, "%s names no shared library\n", variable);
+        exit(2);
+    }
+    *(void **)&shared->allocate = dlsym(opened, allocate);
+    *(void **)&shared->give = dlsym(opened, give);
+    return opened;
+}
+
+static void open_libraries(void)
+{
+    const struct mt_pool_backend *(*backend)(void);
+    int (*create)(const struct mt_pool_backend *, const struct mt_pool_options *, struct mt_pool **,
+                  struct mt_error *);
+    void *opened = open_library("LIBRARY", &library, "mt_pool_allocate", "mt_pool_free");
+    open_library("EMPTY_LIBRARY", &empty_library, "empty_take", "empty_give");
+    *(void **)&backend = dlsym(opened, "mt_pool_host_backend");
+    *(void **)&create = dlsym(opened, "mt_pool_create");
+    if (create(backend(), NULL, &library.pool, NULL) != MT_OK)
+        exit(2);
+}
+
 static inline void take(struct mt_pool *pool, enum giver giver, uint64_t bytes, uint64_t *address)
 {
     if (giver == NOTHING)
         empty_take(bytes, address);
+    else if (giver == NOTHING_SHARED)
+        empty_library.allocate(NULL, bytes, 0, address);
     else if (giver == MALLOC)
         *address = (uint64_t)(uintptr_t)malloc((size_t)bytes);
-    else if (giver == POOL || !mt_pool_front_pop(pool, bytes, address))
+    else if (giver == LIBRARY)
+        library.allocate(library.pool, bytes, 0, address);
+    else if (giver == POOL || !mt_pool_front_pop_small(pool, bytes, address))
         mt_pool_allocate(pool, bytes, 0, address);
 }
 
@@ -76,9 +118,13 @@ static inline void give(struct mt_pool *pool, enum giver giver, uint64_t address
 {
     if (giver == NOTHING)
         empty_give(address);
+    else if (giver == NOTHING_SHARED)
+        empty_library.give(NULL, address);
     else if (giver == MALLOC)
         free((void *)(uintptr_t)address);
-    else if (giver == POOL || !mt_pool_front_push(pool, address))
+    else if (giver == LIBRARY)
+        library.give(library.pool, address);
+    else if (giver == POOL || !mt_pool_front_push_small(pool, address))
         mt_pool_free(pool, address);
 }
 
@@ -94,16 +140,27 @@ static inline void pairs(struct mt_pool *pool, enum giver giver, uint64_t bytes,
     }
 }
 
-/* Of a pair, the best of some rounds. */
+/* Keeps the compiler from leaving an object out. */
+static void keep(void *object)
+{
+    __asm__ volatile("" ::"r"(object) : "memory");
+}
+
+/* Of a pair, the best of some rounds, each at another place of the stack: a processor that compares
+ * the lower bits of addresses takes some stores for others, which is chance. */
 static double pair_ns(struct mt_pool *pool, enum giver giver, uint64_t bytes, int at_once)
 {
     double best = 1e18;
     int n = giver == MALLOC && bytes >= 65536 ? 2000 : 100000;
     for (int round = 0; round < 15; round++) {
+        keep(__builtin_alloca(272));
         double start = now_ns();
         switch (giver) {
         case NOTHING:
             pairs(pool, NOTHING, bytes, at_once, n);
+            break;
+        case NOTHING_SHARED:
+            pairs(pool, NOTHING_SHARED, bytes, at_once, n);
             break;
         case POOL:
             pairs(pool, POOL, bytes, at_once, n);
@@ -114,6 +171,9 @@ static double pair_ns(struct mt_pool *pool, enum giver giver, uint64_t bytes, in
         case MALLOC:
             pairs(pool, MALLOC, bytes, at_once, n);
             break;
+        case LIBRARY:
+            pairs(pool, LIBRARY, bytes, at_once, n);
+            break;
         }
         double spent = (now_ns() - start) / n / at_once;
         best = spent < best ? spent : best;
@@ -121,79 +181,111 @@ static double pair_ns(struct mt_pool *pool, enum giver giver, uint64_t bytes, in
     return best;
 }
 
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
 static void bench_pairs(void)
 {
     static const uint64_t sizes[] = {64, 4096, 65536, 2 << 20, 64 << 20};
     struct mt_pool *pool = make_pool(mt_pool_host_backend());
-    double small = 0, any = 0, many = 0;
-    printf("ns for taking a block and giving it back; two empty calls: %.1f\n",
-           pair_ns(pool, NOTHING, 1, 1));
-    printf("%-10s %9s %9s %9s %9s %9s\n", "bytes", "pool", "inlined", "malloc", "pool, 8",
-           "malloc, 8");
+    double small = 0, small_shared = 0, any = 0, many = 0;
+    printf("ns for taking a block and giving it back; two empty calls: %.1f, of a shared library "
+           "%.1f\n",
+           pair_ns(pool, NOTHING, 1, 1), pair_ns(pool, NOTHING_SHARED, 1, 1));
+    printf("%-10s %9s %9s %9s %9s %9s %9s\n", "bytes", "linked", "shared", "inlined", "malloc",
+           "shared, 8", "malloc, 8");
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        double one = pair_ns(pool, POOL, sizes[i], 1);
-        double eight = pair_ns(pool, POOL, sizes[i], MOST_AT_ONCE);
-        small = sizes[i] <= 65536 && one > small ? one : small;
-        any = one > any ? one : any;
-        many = eight > many ? eight : many;
-        printf("%-10" PRIu64 " %9.1f %9.1f %9.1f %9.1f %9.1f\n", sizes[i], one,
+        double linked = pair_ns(pool, POOL, sizes[i], 1);
+        double shared = pair_ns(pool, LIBRARY, sizes[i], 1);
+        double eight = pair_ns(pool, LIBRARY, sizes[i], MOST_AT_ONCE);
+        small = sizes[i] <= 65536 ? larger(small, linked) : small;
+        small_shared = sizes[i] <= 65536 ? larger(small_shared, shared) : small_shared;
+        any = larger(any, larger(linked, shared));
+        many = larger(many, eight);
+        printf("%-10" PRIu64 " %9.1f %9.1f %9.1f %9.1f %9.1f %9.1f\n", sizes[i], linked, shared,
                pair_ns(pool, INLINE, sizes[i], 1), pair_ns(pool, MALLOC, sizes[i], 1), eight,
                pair_ns(pool, MALLOC, sizes[i], MOST_AT_ONCE));
     }
     judge("a block up to 64 KiB", small, 3, "ns");
+    judge("a block up to 64 KiB, by the shared library", small_shared, 3, "ns");
     judge("a block of any size", any, 15, "ns");
     judge("each of eight blocks of any size", many, 15, "ns");
     mt_pool_destroy(pool);
 }
 
-/* One thread takes blocks, another gives them back: some batches are on their way at any time. */
+/* One thread takes blocks, another gives them back, each on a processor of its own: on the same one
+ * they would hand over many at a time. Both are at work all the time, and wait for nothing but the
+ * other's next step: a place is 0 where it is empty. */
 struct ring {
     struct mt_pool *pool;
-    sem_t filled, emptied;
-    double giver_ns;
-    uint64_t blocks[BATCHES][BATCH];
+    enum giver giver;
+    cpu_set_t processors;
+    _Atomic uint64_t blocks[ON_WAY];
 };
+
+/* Keeps the calling thread on the n-th of the processors that it may use. */
+static void stay_on(const cpu_set_t *processors, int n)
+{
+    cpu_set_t one;
+    size_t at = 0;
+    while (!CPU_ISSET(at, processors) || n-- > 0)
+        at++;
+    CPU_ZERO(&one);
+    CPU_SET(at, &one);
+    sched_setaffinity(0, sizeof one, &one);
+}
 
 static void *give_all(void *context)
 {
     struct ring *ring = context;
-    double start = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-    for (unsigned batch = 0; batch < TURNS; batch++) {
-        sem_wait(&ring->filled);
-        for (unsigned i = 0; i < BATCH; i++)
-            mt_pool_free(ring->pool, ring->blocks[batch % BATCHES][i]);
-        sem_post(&ring->emptied);
+    stay_on(&ring->processors, CPU_COUNT(&ring->processors) > 1);
+    for (unsigned i = 0; i < PASSED; i++) {
+        _Atomic uint64_t *place = &ring->blocks[i % ON_WAY];
+        uint64_t block;
+        while (!(block = atomic_load_explicit(place, memory_order_acquire)))
+            sched_yield();
+        give(ring->pool, ring->giver, block);
+        atomic_store_explicit(place, 0, memory_order_release);
     }
-    ring->giver_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID) - start;
     return NULL;
 }
 
-/* Of a block the processor time of both threads, the best of some rounds. */
-static double cross_ns(struct mt_pool *pool, uint64_t bytes)
+static void take_all(struct ring *ring, uint64_t bytes)
+{
+    for (unsigned i = 0; i < PASSED; i++) {
+        _Atomic uint64_t *place = &ring->blocks[i % ON_WAY];
+        uint64_t block;
+        take(ring->pool, ring->giver, bytes, &block);
+        while (atomic_load_explicit(place, memory_order_relaxed))
+            sched_yield();
+        atomic_store_explicit(place, block, memory_order_release);
+    }
+}
+
+/* Of a block, the best of some rounds, so that others have little part in it. */
+static double cross_ns(struct mt_pool *pool, enum giver giver, uint64_t bytes)
 {
     struct ring *ring = calloc(1, sizeof *ring);
     double best = 1e18;
     if (!ring)
         exit(2);
     ring->pool = pool;
-    for (int round = 0; round < 7; round++) {
+    ring->giver = giver;
+    sched_getaffinity(0, sizeof ring->processors, &ring->processors);
+    stay_on(&ring->processors, 0);
+    for (int round = 0; round < 30; round++) {
         pthread_t thread;
-        sem_init(&ring->filled, 0, 0);
-        sem_init(&ring->emptied, 0, BATCHES);
+        double start = now_ns();
         if (pthread_create(&thread, NULL, give_all, ring) != 0)
             exit(2);
-        double start = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-        for (unsigned batch = 0; batch < TURNS; batch++) {
-            sem_wait(&ring->emptied);
-            for (unsigned i = 0; i < BATCH; i++)
-                mt_pool_allocate(pool, bytes, 0, &ring->blocks[batch % BATCHES][i]);
-            sem_post(&ring->filled);
-        }
-        double spent = clock_ns(CLOCK_THREAD_CPUTIME_ID) - start;
+        take_all(ring, bytes);
         pthread_join(thread, NULL);
-        spent = (spent + ring->giver_ns) / TURNS / BATCH;
+        double spent = (now_ns() - start) / PASSED;
         best = spent < best ? spent : best;
     }
+    sched_setaffinity(0, sizeof ring->processors, &ring->processors);
     free(ring);
     return best;
 }
@@ -202,10 +294,12 @@ static void bench_cross(void)
 {
     static const uint64_t sizes[] = {64, 4096, 65536, 2 << 20};
     struct mt_pool *pool = make_pool(mt_pool_host_backend());
+    printf("a number that goes from thread to thread: %.1f ns\n", cross_ns(pool, NOTHING, 1));
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         char what[64];
         snprintf(what, sizeof what, "%" PRIu64 " bytes taken here, given back there", sizes[i]);
-        judge(what, cross_ns(pool, sizes[i]), 97, "ns");
+        judge(what, cross_ns(pool, POOL, sizes[i]), 97, "ns");
+        printf("%-52s %10.3g ns\n", "the same by malloc", cross_ns(pool, MALLOC, sizes[i]));
     }
     mt_pool_destroy(pool);
 }
@@ -422,6 +516,7 @@ int main(int argc, char **argv)
     struct trace trace = {0};
     if (argc != 2 || trace_read(argv[1], 1, &trace) != 0)
         return 2;
+    open_libraries();
     bench_pairs();
     bench_cross();
     bench_threads();

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <memtally/error.h>
 #include <memtally/pool.h>
 
 #include "pool_trace.h"

@@ -6,6 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <memtally/error.h>
+
 #include "base/ticks.h"
 #include "recording/reader.h"
 #include "recording/writer.h"

@@ -12,6 +12,7 @@ import sys
 import time
 
 MIB = 1 << 20
+INVALID_VALUE = 1
 OUT_OF_MEMORY = 2
 cuda = ctypes.CDLL("libcuda.so.1")
 
@@ -100,6 +101,46 @@ def check_physical(most):
     until(lambda: free() == most)
 
 
+def check_refusals(most):
+    """What the driver itself refuses, of what the part has room for, takes nothing of the part."""
+    handle, address = ctypes.c_uint64(), ctypes.c_uint64()
+    where, none, odd = Properties(type=1, place=1, device=0), ctypes.c_uint64(0), ctypes.c_size_t(1000 * MIB + 1)
+    for _ in range(20):
+        assert cuda.cuMemCreate(ctypes.byref(handle), odd, ctypes.byref(where), none) == INVALID_VALUE
+        assert cuda.cuMemAllocManaged(ctypes.byref(address), odd, 77) == INVALID_VALUE
+    assert free() == most
+
+
+def load_pool():
+    pool = ctypes.CDLL(os.environ["POOL_LIBRARY"])
+    pool.memtally_pool_try_malloc.restype = ctypes.c_void_p
+    pool.memtally_pool_try_malloc.argtypes = [ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
+    pool.memtally_pool_free.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
+    return pool
+
+
+def fill(pool, mib):
+    """As many blocks as there is room for, which go back. How many there were."""
+    blocks = []
+    while block := pool.memtally_pool_try_malloc(mib * MIB, 0, None):
+        blocks.append(block)
+    for block in blocks:
+        pool.memtally_pool_free(block, 0, 0, None)
+    pool.memtally_pool_empty_cache()
+    return len(blocks)
+
+
+def check_pool(most):
+    """A pool of the driver's virtual memory gets what the part has, and what it asked for in vain takes nothing of the part."""
+    pool = load_pool()
+    fill(pool, 256)
+    until(lambda: free() < most)  # the device's primary context, which the pool uses
+    most = free()
+    for _ in range(3):
+        until(lambda: fill(pool, 256) == most // 256)
+        until(lambda: free() == most)
+
+
 def check_others(most):
     """All processes have one part together, and one that is killed has none."""
     words = [sys.executable, __file__, "child"]
@@ -122,7 +163,9 @@ def main():
     check_addresses(most)
     check_arrays_and_pools(most)
     check_physical(most)
-    check_others(most)
+    check_refusals(most)
+    check_pool(most)
+    check_others(free())
     print("as it must be")
     sys.stdout.flush()
     os._exit(0)

@@ -4,7 +4,7 @@
 
 usage: budget_bands.py PROGRAM ROWS.csv CONFIGS. PROGRAM is conformance_budget; it compares with the bands of the
 engines' tables, which were set with all runs at hand. Then each run is judged by what follows from the other threads
-alone: the factor of the logits in the sampler's peak and the width beside it, and the range of what PyTorch does not
+alone: the width beside the sampler's peak, whose law is read in sources, and the range of what PyTorch does not
 see. What a single thread tells is not judged. Exit status 1: the program's, or fewer are held than before.
 """
 import csv
@@ -13,21 +13,15 @@ import subprocess
 import sys
 import tempfile
 
-HIDDEN_FACTOR = 1.35  # of the sampler's peak: kept, since most threads have one batch size only
+SORTED_ROWS = 9.5  # of 32 bit that PyTorch's sort has for each row of logits
 SEEN = ('logged', 'predicted', 'low', 'high', 'logits', 'hidden')
 DIGIT_MIB = 5.2
 FLOOR = {'activations, sampler': 6}
 
 
-def factor_of(runs):
-    """The factor of the logits that fits runs best."""
-    return sum(r['logits'] * (r['logged'] - HIDDEN_FACTOR * r['hidden']) for r in runs) / sum(r['logits'] ** 2 for r in runs)
-
-
-def need_of(run, others):
-    """By which share the run lies beside the sampler's peak with the factor of others."""
-    peak = factor_of(others) * run['logits'] + HIDDEN_FACTOR * run['hidden']
-    return abs(run['logged'] / peak - 1)
+def need_of(run):
+    """By which share the run lies beside the sampler's peak."""
+    return abs(run['logged'] / run['predicted'] - 1)
 
 
 def without(runs, thread):
@@ -35,11 +29,9 @@ def without(runs, thread):
 
 
 def sampler_is_held(run, runs):
-    """Whether the width that other threads need, each beside the factor of the rest, holds the run."""
-    others = without(runs, run['thread'])
-    widths = [need_of(r, without(others, r['thread'])) for r in others if without(others, r['thread'])]
-    peak = run['logged'] / (1 + max(widths, default=0))
-    return need_of(run, others) <= max(widths, default=0) + DIGIT_MIB / peak
+    """Whether the width that other threads need holds the run."""
+    width = max(need_of(r) for r in without(runs, run['thread']))
+    return need_of(run) <= width + DIGIT_MIB / run['predicted']
 
 
 def range_is_held(run, runs):
@@ -57,20 +49,21 @@ def read_groups(rows, compared):
         number, quantity, *seen = line.split('\t')
         run = {'id': number, 'thread': threads[number]['source'], **dict(zip(SEEN, map(float, seen)))}
         if quantity == 'activations':
-            samples = factor_is_tables(run)
-            groups['activations, sampler' if samples else 'activations, pass'].append(run)
+            groups['activations, sampler' if sorts(run, version_of(threads[number])) else 'activations, pass'].append(run)
     for number, row in threads.items():
-        engine, _, version = row['engine'].partition('@')
-        if engine == 'vllm' and row['other_mib'] and tuple(map(int, version.split('.'))) >= (0, 7):
+        if row['engine'].startswith('vllm@') and row['other_mib'] and version_of(row) >= (0, 7):
             cards = 'one card' if row['tensor_parallel'] == '1' else 'two cards'
             groups[f'not PyTorch, {cards}'].append({'id': number, 'thread': row['source'], 'logged': float(row['other_mib'])})
     return groups
 
 
-def factor_is_tables(run):
-    """Whether the prediction is the sampler's, so that it does not change with the pass."""
-    factor = (run['predicted'] - HIDDEN_FACTOR * run['hidden']) / run['logits'] if run['logits'] else 0
-    return 9.5 < factor < 9.6
+def version_of(row):
+    return tuple(map(int, row['engine'].partition('@')[2].split('.')))
+
+
+def sorts(run, version):
+    """Whether the prediction is that of the sampler, which sorted logits up to 0.16."""
+    return version < (0, 17) and run['predicted'] > SORTED_ROWS * run['logits'] + run['hidden']
 
 
 def judge(groups):

@@ -31,8 +31,8 @@ static const struct {
     double p95;
     size_t exact;
 } floors[N_QUANTITIES] = {
-    [WEIGHTS] = {"weights", 0.05, 2.5, 10},     [TOKENS] = {"tokens of the pool", 0.2, 6.1, 4},
-    [ACTIVATIONS] = {"activations", 1, 5.3, 6}, [POOL] = {"pool", 0.2, 6.6, 2},
+    [WEIGHTS] = {"weights", 0.05, 2.5, 10},       [TOKENS] = {"tokens of the pool", 0.2, 6.1, 4},
+    [ACTIVATIONS] = {"activations", 0.2, 5.9, 6}, [POOL] = {"pool", 0.1, 6.2, 3},
     [TOTAL] = {"total in use", 0.1, 2.5, 0},
 };
 

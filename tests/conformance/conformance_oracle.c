@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <memtally/error.h>
+
 #include "oracle_point.h"
 
 #define SHAPES_MAX 128

@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <memtally/error.h>
+
 #include "oracle_point.h"
 #include "predict/llama/internal.h"
 #include "predict/template/template.h"

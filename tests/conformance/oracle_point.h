@@ -3,7 +3,6 @@
 #ifndef MT_TESTS_ORACLE_POINT_H
 #define MT_TESTS_ORACLE_POINT_H
 
-#include <memtally/error.h>
 #include <memtally/model_file.h>
 #include <memtally/predict.h>
 

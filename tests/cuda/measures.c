@@ -15,7 +15,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <memtally/error.h>
 #include <memtally/measure.h>
+#include <memtally/units.h>
 
 #include "check.h"
 

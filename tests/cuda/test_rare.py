@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: MIT
 """What the recorder writes of calls that no rehearsal has: arrays, multicast objects, memory of others, graphs."""
 
+import contextlib
 import glob
 import json
 import os
@@ -15,10 +16,17 @@ MIB = 1 << 20
 PHYSICAL, IMPORTED, ARRAY = 4, 5, 8  # enum mt_device_kind
 
 
-def record(word):
-    """The events of the program, and the report."""
+@contextlib.contextmanager
+def driver():
+    """A folder with the driver under its name."""
     with tempfile.TemporaryDirectory() as folder:
         os.symlink(os.environ["CUDA_FAKE_DRIVER"], os.path.join(folder, "libcuda.so.1"))
+        yield folder
+
+
+def record(word):
+    """The events of the program, and the report."""
+    with driver() as folder:
         recording = os.path.join(folder, "recording")
         done = memtally.run("run", "-q", "-o", recording, "--", os.environ["CUDA_RARE"], word, env=dict(os.environ, LD_LIBRARY_PATH=folder))
         assert done.returncode == 0 and done.stdout == "done\n", done
@@ -66,6 +74,13 @@ def test_a_graph_takes_memory_when_it_is_first_started():
     (place,) = (place for place in report["places"] if place["place"].startswith("gpu:"))
     rows = {row["category"]: row["resident_bytes"] for row in place["rows"]}
     assert rows["graphs"] == 12 * MIB and place["total_resident_bytes"] == 112 * MIB, place
+
+
+def test_a_child_forked_while_another_thread_counts_waits_for_nobody():
+    with driver() as folder:
+        words = [os.environ["CUDA_FORKED"], os.environ["RECORDER"]]
+        done = subprocess.run(words, env=dict(os.environ, LD_LIBRARY_PATH=folder), capture_output=True, text=True, check=False, timeout=100)
+    assert (done.returncode, done.stderr) == (0, ""), done
 
 
 if __name__ == "__main__":

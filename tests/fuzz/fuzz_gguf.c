@@ -4,6 +4,8 @@
  * follows each file: 2^n bytes. */
 #include "model_check.h"
 
+#include <memtally/error.h>
+
 #define HOLE_READ (32 * 1024)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length);

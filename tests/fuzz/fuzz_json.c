@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 
+#include <memtally/error.h>
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length);
 
 static void check_text(const struct mt_json_token *token)

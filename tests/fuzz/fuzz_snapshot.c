@@ -3,6 +3,8 @@
  */
 #include <stdlib.h>
 
+#include <memtally/error.h>
+
 #include "pytorch/snapshot.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length);

@@ -12,8 +12,10 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <memtally/error.h>
 #include <memtally/recording.h>
 #include <memtally/tally.h>
+#include <memtally/units.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length);
 
@@ -170,10 +172,10 @@ static void check_moment(const struct mt_recording *recording, const struct mt_m
 /* ---- what a file of one process says itself, held against the tally of that moment ---- */
 
 struct said {
-    uint64_t ns;          /* since the recording began */
-    uint64_t looked;      /* the resident size; MT_UNKNOWN: not said then */
-    uint64_t small_bytes; /* of small blocks in use; MT_UNKNOWN: not said then */
-    uint64_t labelled_bytes;
+    uint64_t ns;             /* since the recording began */
+    uint64_t looked;         /* the resident size; MT_UNKNOWN: not said then */
+    uint64_t small_bytes;    /* of small blocks in use; MT_UNKNOWN: not said then */
+    uint64_t labelled_bytes; /* of these; MT_UNKNOWN: nobody can say, and there may be fewer */
 };
 
 #define MOST_SAID 4
@@ -186,6 +188,7 @@ struct sayings {
     uint64_t labelled_from;
     uint64_t labelled_to;
     int is_unclear; /* which labels hold */
+    int is_gone;    /* it said that it has no page: what it never gave back need not be shown */
 };
 
 /* Labels of blocks are added up as long as their addresses rise and nothing else is said of memory.
@@ -209,11 +212,12 @@ static void read_label(struct sayings *sayings, const struct mt_event *event)
 static void add_saying(struct sayings *sayings, const struct mt_event *event, uint64_t ns)
 {
     struct said said = {ns - BEGIN_TICKS, MT_UNKNOWN, MT_UNKNOWN, MT_UNKNOWN};
-    if (event->op == MT_EVENT_LOOK)
+    if (event->op == MT_EVENT_LOOK) {
         said.looked = event->field[0];
-    else if (event->field[1] >= event->field[3])
+        sayings->is_gone = said.looked < PAGE_BYTES;
+    } else if (event->field[1] >= event->field[3])
         said.small_bytes = event->field[1] - event->field[3];
-    if (!sayings->is_unclear)
+    if (!sayings->is_unclear && !sayings->is_gone)
         said.labelled_bytes = sayings->labelled_bytes;
     if (sayings->n && sayings->items[sayings->n - 1].ns == said.ns)
         sayings->n--; /* which one holds? */

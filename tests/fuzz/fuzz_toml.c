@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <memtally/error.h>
+
 #include "cli/budget/toml.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length);

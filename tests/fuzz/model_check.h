@@ -3,6 +3,8 @@
 #ifndef MT_TESTS_MODEL_CHECK_H
 #define MT_TESTS_MODEL_CHECK_H
 
+#include <memtally/error.h>
+
 #include "model/model.h"
 #include "model/sample/sparse.h"
 #include "tests/support/memory_files.h"

@@ -7,6 +7,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <memtally/error.h>
+
 #include "base/crc32c.h"
 #include "recording/blocks.h"
 

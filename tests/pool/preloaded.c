@@ -18,6 +18,7 @@
 
 #include <cmocka.h>
 
+#include <memtally/error.h>
 #include <memtally/pool.h>
 
 #define MIB     ((size_t)1 << 20)

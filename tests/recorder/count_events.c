@@ -3,6 +3,8 @@
  * machines, whose programs cannot be asked. */
 #include <stdio.h>
 
+#include <memtally/error.h>
+
 #include "recording/reader.h"
 
 int main(int argc, char **argv)

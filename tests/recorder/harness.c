@@ -12,6 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <memtally/error.h>
+
 const char *program_path(const char *variable)
 {
     const char *path = getenv(variable);

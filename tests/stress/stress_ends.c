@@ -14,6 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <memtally/error.h>
+
 #include "ender.h"
 #include "tally/replay.h"
 

@@ -14,6 +14,8 @@
 
 #include <cmocka.h>
 
+#include <memtally/error.h>
+
 #define RUN_TESTS(tests) cmocka_run_group_tests(tests, NULL, NULL)
 
 #endif

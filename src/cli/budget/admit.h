@@ -25,10 +25,11 @@ extern const char *const budget_caps[];
      .choices = budget_caps,                                                                       \
      .fallback = "auto",                                                                           \
      .offset = (options) + offsetof(struct budget_options, cap),                                   \
-     .help = "how a program is held to what it needs of the host: by a control group, all its "    \
-             "processes together; by RLIMIT_DATA, each by itself; by memtally, which looks often " \
-             "and kills it, also for a device; or not at all. auto is group where that may be, "   \
-             "else rlimit. With these three the recorder holds it to its part of a device"},       \
+     .help = "how memtally holds a program to its need of the host: group, all its processes "     \
+             "together by a control group; rlimit, each process by RLIMIT_DATA; watch, memtally "  \
+             "looks often and kills it, also for a device; none, not at all. auto is group if "    \
+             "memtally may make one, else rlimit. With auto, group and rlimit the recorder "       \
+             "holds it to its part of a device"},                                                  \
         {.name = "on",                                                                             \
          .kind = CLI_TEXTS,                                                                        \
          .argument = "DEVICE[,DEVICE...]",                                                         \

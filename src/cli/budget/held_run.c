@@ -3,6 +3,7 @@
 #include "cli/budget/held_run.h"
 
 #include <inttypes.h>
+#include <memtally/error.h>
 #include <memtally/units.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,6 +2,7 @@
 /* Starting tests as room is there, ending them, and telling what came of each. */
 #include "cli/budget/suite.h"
 
+#include <memtally/error.h>
 #include <memtally/units.h>
 #include <signal.h>
 #include <stdio.h>

@@ -6,7 +6,8 @@
 #define CLI_BUDGET_TOML_H
 
 #include <jansson.h>
-#include <memtally/error.h>
+
+struct mt_error; /* <memtally/error.h> */
 
 /* Returns the document, which the caller gives back, or NULL with *error set: MT_EFORMAT, whose
  * text has the line, MT_ENOMEM. */

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <memtally/error.h>
 #include <memtally/run.h>
 #include <memtally/units.h>
 #include <stdio.h>
@@ -10,7 +11,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/error.h"
 #include "cli/budget/needs.h"
 #include "cli/command.h"
 #include "cli/console.h"
@@ -49,29 +49,30 @@ static const struct cli_option attach_options[] = {
      .argument = "TIME",
      .fallback = "0",
      .offset = AT(lasts),
-     .help = "watch the process so long, as in 30s or 5m, or until it ends or Ctrl-C is pressed; "
-             "0 takes one look"},
+     .help = "watch the process for this time, as in 30s or 5m, or until it ends or you press "
+             "Ctrl-C; 0 takes one look"},
     CLI_FORMAT_OPTIONS(AT(format), cli_format_names, CLI_FORMAT_JSON, "how to write the report"),
     CLI_OPTION_AT(
         AT(at),
-        "the moment to show of the time that was watched: peak, steady, exit, or a time since "
-        "its start such as 3.5s"),
+        "the moment of the watched time to show: peak, steady, exit, or a time since its start "
+        "such as 3.5s"),
     CLI_OPTION_ALL(AT(all), "in a table: every detail and process, not the first few only"),
     {.name = "output",
      .letter = 'o',
      .kind = CLI_DIRECTORY,
      .argument = "DIR",
      .offset = AT(output),
-     .help = "keep what was seen in this folder, for 'memtally report'; it must not hold a "
+     .help = "keep what memtally saw in this folder, for 'memtally report'; it must not hold a "
              "recording"},
     {.name = "picture-share",
      .kind = CLI_REAL,
      .argument = "PERCENT",
-     .fallback = "1",
+     .fallback = "0.4",
      .least = 0,
      .most = 100,
      .offset = AT(picture_share),
-     .help = "how much of a core pictures of the resident pages may take while memtally watches"},
+     .help = "how much of a core pictures of the resident pages may take while memtally watches; "
+             "all else takes 0.5 % at most"},
     {.name = "no-endpoint",
      .kind = CLI_FLAG,
      .offset = AT(no_endpoint),
@@ -249,22 +250,22 @@ static const char *const description[] = {
     "category, as far as it can be seen from outside. memtally reads what the kernel says of their "
     "mappings and resident pages. It does not stop them and writes nothing to them.",
     "From outside memtally tells mapped model files, libraries, stacks, the heap and other "
-    "anonymous memory apart. It cannot tell what of the heap is in use, nor what it is for: "
-    "'memtally run' starts a program so that it can. What the process holds of devices is a place "
-    "of its own, by NVIDIA's list of processes and by what the drivers amdgpu, i915, xe and "
-    "nouveau say of its open files.",
-    "If the process is llama-server, Ollama, vLLM, SGLang or TGI, memtally also asks its endpoint "
-    "on this machine for its version, model, context and cache, for at most a second. What that "
-    "means in bytes follows from the model's header and the rules of the engine's version "
-    "(derived), or is the engine's own word (inferred); memtally moves it out of what it saw "
-    "without its use. If nothing tells of weights or a cache, they are unknown. Of the environment "
-    "memtally reads what stands for the engine's flags and names folders of models, and nothing "
-    "else.",
+    "anonymous memory apart. It cannot tell used heap from free heap, nor what the heap is for; "
+    "with 'memtally run' it can. Each device that the process holds memory of is a place of its "
+    "own. Its bytes come from NVIDIA's list of processes, or from what the drivers amdgpu, i915, "
+    "xe and nouveau say of the process's open files.",
+    "If the process is llama-server, Ollama, vLLM, SGLang or TGI, memtally also asks its "
+    "endpoint on this machine for its version, model, context and cache, for at most a second. "
+    "The bytes follow from the model's header and the rules of the engine's version (derived), "
+    "or are the engine's own word (inferred). memtally takes them out of the memory whose use it "
+    "did not see. If memtally cannot know weights or a cache, they are unknown. It reads only "
+    "those variables of the environment that stand for the engine's flags or name folders of "
+    "models.",
     "With --container it shows all processes of a container. memtally asks the socket that "
     "DOCKER_HOST names and those of Docker and Podman, each for at most a second. It finds a "
     "container that no socket knows by 12 digits of its id or more.",
     "Other users' processes show their sizes only, unless memtally runs as root or with "
-    "CAP_SYS_PTRACE. The report says where that was so.",
+    "CAP_SYS_PTRACE. The report names such processes.",
     NULL,
 };
 

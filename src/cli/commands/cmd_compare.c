@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <memtally/model_file.h>
 #include <memtally/predict.h>
+#include <memtally/units.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,7 +89,7 @@ static const struct cli_option compare_options[] = {
      .kind = CLI_FLAG,
      .offset = AT(estimate),
      .help = "compare with an estimate made now, with the model, engine and settings of the "
-             "recording; of two operands the first is then the model"},
+             "recording; if there are two operands, the first is the model"},
     {.name = "model",
      .letter = 'm',
      .kind = CLI_FILE,
@@ -136,7 +137,7 @@ static const struct cli_option compare_options[] = {
     {.name = "forget",
      .kind = CLI_FLAG,
      .offset = AT(forget),
-     .help = "forget what was learnt: for the engine that is the operand, or everything"},
+     .help = "forget what --learn kept: for the engine that is the operand, or everything"},
     CLI_FORMAT_OPTIONS(AT(format), compare_format_names, COMPARE_JSON,
                        "how to write the comparison"),
     CLI_OPTION_ALL(AT(all),
@@ -491,13 +492,13 @@ static const char *const description[] = {
     "difference is within the component's band, and what to adjust if it is not.",
     "A and B are each a folder that 'memtally run' or 'memtally profile' wrote, a JSON file of "
     "memtally (report, profile or estimate with --json), or another profiler's JSON file with a "
-    "memory_breakdown. memtally takes as A what is known better, and judges B by it: a "
+    "memory_breakdown. memtally takes the better known one as A and judges B by it: a "
     "measurement before an estimate, an estimate before figures.",
     NULL,
 };
 
 static const struct cli_example examples[] = {
-    {"memtally compare DIR --estimate", "A profile with the estimate of just what it ran."},
+    {"memtally compare DIR --estimate", "A profile with an estimate of what it ran."},
     {"memtally compare DIR --calc-weights 13.5 --calc-kv 0.4 --calc-total 15.4",
      "A profile with what a calculator says, in GB of 10^9 bytes."},
     {"memtally compare BEFORE AFTER --all", "Two recordings, with every category and part."},

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <memtally/doctor.h>
+#include <memtally/error.h>
 #include <memtally/job.h>
 
 #include "cli/calibrate.h"
@@ -36,8 +37,8 @@ static const struct cli_option doctor_options[] = {
     {.name = "calibrate",
      .kind = CLI_FLAG,
      .offset = AT(calibrate),
-     .help = "measure in some two seconds what the driver takes of each NVIDIA card, and keep it "
-             "for estimates and rehearsals of these cards"},
+     .help = "measure in about two seconds what the driver takes of each NVIDIA card, and keep "
+             "it for estimates and rehearsals of these cards"},
     {.name = "output",
      .letter = 'o',
      .kind = CLI_DIRECTORY,

@@ -7,7 +7,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/error.h"
+#include <memtally/error.h>
+
 #include "base/ticks.h"
 #include "cli/budget/admit.h"
 #include "cli/budget/held_run.h"
@@ -52,8 +53,8 @@ static const struct cli_option exec_options[] = {
      .kind = CLI_FILE,
      .argument = "FILE",
      .offset = AT(spec),
-     .help = "write what is held, in slots of 256 MiB, as ctest --resource-spec-file reads it"},
-    CLI_OPTION_QUIET(AT(quiet), "say nothing about waiting or about how CMD is held"),
+     .help = "write what memtally holds, in slots of 256 MiB, for ctest --resource-spec-file"},
+    CLI_OPTION_QUIET(AT(quiet), "say nothing about waiting or about how memtally holds CMD"),
     {0},
 };
 
@@ -205,18 +206,18 @@ static int run_exec(const struct cli_call *call)
 
 static const char *const description[] = {
     "Reserves what CMD needs of the host and of devices, waits for room, runs CMD, and gives it "
-    "back at CMD's end, however memtally ends. Programs that memtally starts so share the machine "
-    "without guessing. What other programs hold counts as taken.",
-    "If there is room, memtally serves who asked first. A later request that fits may pass an "
-    "earlier one that does not, up to 8 times.",
+    "back at CMD's end, however memtally ends. So programs share the machine without guessing. "
+    "What other programs hold counts as taken.",
+    "If there is room, memtally serves the first that asked. A later request that fits may pass "
+    "an earlier one that does not, up to 8 times.",
     "CMD sees only those real devices that memtally holds for it, by CUDA_VISIBLE_DEVICES. "
     "memtally holds CMD to what it needs: --cap says how. No driver holds a program to a part of a "
     "real device. So memtally preloads its recorder into CMD, which refuses what is past the need "
     "as the driver would (CUDA), and tells CMD that no more is free. If the recorder cannot enter "
     "CMD, memtally does not run it there unless --cap is watch or none. Pretended devices refuse "
     "by themselves.",
-    "When CMD has ended, memtally says what is left of more than 100 MiB: in processes that live "
-    "on a second later, in shared memory, on devices.",
+    "When CMD has ended, memtally names what it left behind, if that is more than 100 MiB: in "
+    "processes that still live a second later, in shared memory, on devices.",
     NULL,
 };
 

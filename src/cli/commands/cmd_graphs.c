@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* memtally graphs: CUDA graphs of a run, or what one run has more than another. */
 #include <errno.h>
+#include <memtally/error.h>
 #include <memtally/graphs.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -8,7 +9,6 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "base/error.h"
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/document/graphs.h"
@@ -39,15 +39,15 @@ static const struct cli_option graphs_options[] = {
      .argument = "NAME=A,B",
      .offset = AT(vary),
      .help = "run CMD with each of the two values and compare: {NAME} in CMD becomes the value; "
-             "without it --NAME VALUE is added at the end, and nothing for 'none'"},
+             "without {NAME}, memtally adds --NAME VALUE at the end, and nothing for 'none'"},
     {.name = "device",
      .kind = CLI_TEXTS,
      .argument = "DEVICE[,DEVICE...]",
      .offset = AT(devices),
      .words = cli_words_gpus,
      .is_list = 1,
-     .help = "with --vary, rehearse CMD on such devices, as H100-80GB or 2x24GiB; without it CMD "
-             "is recorded on this machine's own, and has to end by itself"},
+     .help = "with --vary, rehearse CMD on such devices, as H100-80GB or 2x24GiB; without it "
+             "memtally records CMD on this machine's own, and CMD has to end by itself"},
     {.name = "folder",
      .kind = CLI_DIRECTORY,
      .argument = "DIR",
@@ -169,16 +169,17 @@ static int run_graphs(const struct cli_call *call)
 }
 
 static const char *const description[] = {
-    "Lists the CUDA graphs that a program on PyTorch captured: of which batch each one is, how "
-    "many nodes it has, and what its capture took. With A and B memtally says what B's graphs "
-    "take more than A's, for each additional graph too, and whether that is worth optimising.",
+    "Lists the CUDA graphs that a program on PyTorch captured: each one's batch, its number of "
+    "nodes, and what its capture took. With A and B memtally says what B's graphs take more than "
+    "A's, for each additional graph too, and whether that is worth optimising.",
     "A and B are folders of 'memtally run', or of 'memtally rehearse --folder'. The engine needs "
     "no patch.",
     "With --vary memtally runs a command twice, with one setting changed, and compares the two. It "
     "rehearses the command on --device, or records it on this machine.",
-    "The bytes of a graph are what its capture took in addition to all before it, in the order of "
-    "capture. A graph that finds room in the pool of an earlier one takes nothing. Of graphs that "
-    "the engine dropped before it captured the last one, memtally counts the driver's bytes alone.",
+    "The bytes of a graph are what its capture took in addition to all before it, in the order "
+    "of capture. A graph that finds room in the pool of an earlier one takes nothing. If the "
+    "engine dropped a graph before it captured the last one, memtally counts only the driver's "
+    "bytes of that graph.",
     NULL,
 };
 

@@ -3,7 +3,9 @@
 #include <ctype.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <memtally/error.h>
 #include <memtally/guard.h>
+#include <memtally/units.h>
 #include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
@@ -14,7 +16,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/error.h"
 #include "cli/budget/needs.h"
 #include "cli/command.h"
 #include "cli/console.h"
@@ -53,9 +54,9 @@ static const struct cli_option guard_cli_options[] = {
      .argument = "gpu0=SIZE,...",
      .offset = AT(device_limit),
      .help =
-         "what CMD may use of NVIDIA's devices, as the driver counts and tells; it is not asked "
-         "for the memory that other programs use"},
-    CLI_OPTION_PID(AT(pid), "guard a process that runs, and its descendants"),
+         "what CMD may use of NVIDIA's devices, by the driver's numbers and figures; the memory "
+         "of other programs does not count"},
+    CLI_OPTION_PID(AT(pid), "guard a running process and its descendants"),
     {.name = "from",
      .kind = CLI_REAL,
      .argument = "PERCENT",
@@ -63,7 +64,7 @@ static const struct cli_option guard_cli_options[] = {
      .least = 1,
      .most = 100,
      .offset = AT(percent),
-     .help = "of the limit, where memtally begins to act"},
+     .help = "the share of the limit from which memtally acts"},
     {.name = "call",
      .kind = CLI_TEXT,
      .argument = "COMMAND",
@@ -86,20 +87,20 @@ static const struct cli_option guard_cli_options[] = {
      .argument = "TIME",
      .fallback = "2s",
      .offset = AT(grace),
-     .help = "how long a command, a signal or a server has until the next step"},
+     .help = "how long memtally waits for a command, a signal or a server before the next step"},
     {.name = "freeze",
      .kind = CLI_TEXT,
      .argument = "TIME",
      .fallback = "0",
      .offset = AT(freeze),
-     .help = "then let CMD stand still so long; 0 leaves this step out"},
+     .help = "then stop CMD for this time; 0 leaves this step out"},
     {.name = "end",
      .kind = CLI_TEXT,
      .argument = "TIME",
      .fallback = "10s",
      .offset = AT(end),
-     .help = "then send CMD SIGTERM, and kill it after so long"},
-    CLI_OPTION_QUIET(AT(quiet), "say nothing of what is done, nor how CMD is held"),
+     .help = "then send CMD SIGTERM, and kill it after this time"},
+    CLI_OPTION_QUIET(AT(quiet), "do not say what memtally does, nor how it holds CMD"),
     {0},
 };
 
@@ -455,26 +456,26 @@ static int run_guard(const struct cli_call *call_line)
 
 static const char *const description[] = {
     "Runs CMD, or finds a process that runs, and keeps what it uses of the host's memory below a "
-    "limit. From 85 % of the limit on memtally acts, one step after the other: it runs the command "
-    "of --call, sends the signal of --signal, has a server empty its slots with --empty-slots, "
-    "lets CMD stand still for the time of --freeze, sends SIGTERM, and kills it. memtally "
-    "leaves out steps that you do not ask for, but for the last two. "
-    "If CMD then uses less, the steps begin anew the next time.",
-    "A program that would reach its limit before memtally looks again gets no time between the "
-    "first steps.",
+    "limit. From 85 % of the limit on memtally acts, one step after the other: it runs the "
+    "command of --call, sends the signal of --signal, has a server empty its slots with "
+    "--empty-slots, stops CMD for the time of --freeze, sends SIGTERM, and kills CMD. memtally "
+    "takes the last two steps always, and the others if you ask for them. If CMD then uses less, "
+    "the steps begin anew the next time.",
+    "If CMD would reach its limit before memtally looks again, it gets no time between the first "
+    "steps.",
     "At the end memtally says what it did, and how little CMD used after each step.",
-    "memtally also says where what CMD uses of the host grows without end, and when that is at the "
-    "limit. If CMD is recorded (guard -- memtally run -- CMD), memtally says with each leak and "
-    "each step which categories and which call stacks grew.",
+    "If CMD's use of the host grows without end, memtally says so, and when it will reach the "
+    "limit. If you record CMD too (guard -- memtally run -- CMD), memtally says with each leak "
+    "and each step which categories and which call stacks grew.",
     NULL,
 };
 
 static const struct cli_example examples[] = {
     {"memtally guard --limit 8GiB --signal USR1 -- ./serve",
-     "SIGUSR1 from 6.8 GiB on; SIGTERM where that does not help."},
+     "SIGUSR1 from 6.8 GiB on; SIGTERM if that does not help."},
     {"memtally guard --limit 16GiB --empty-slots -- llama-server -m model.gguf --slot-save-path "
      "/tmp",
-     "What the server keeps for requests to come is emptied first."},
+     "The server first empties what it keeps for later requests."},
     {"memtally guard --limit 8GiB -- memtally run -o recording -- ./serve",
      "Says what grew, by category and call stack, when memory runs short."},
     {"memtally guard --limit 20GiB --call ./drop-cache --pid 4711",

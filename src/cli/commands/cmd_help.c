@@ -6,6 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <memtally/error.h>
+
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/dispatch.h"

@@ -3,7 +3,9 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <memtally/alarm.h>
+#include <memtally/error.h>
 #include <memtally/monitor.h>
+#include <memtally/units.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,33 +46,34 @@ static const struct cli_option monitor_cli_options[] = {
      .kind = CLI_TEXTS,
      .argument = "PLACE",
      .offset = AT(devices),
-     .help = "host, cgroup, or gpu0 and so on as the driver counts; may be given several times. "
-             "Without it: the host, a control group that has a limit, and all of NVIDIA's devices"},
-    CLI_OPTION_PID(AT(pid), "what this program and its descendants have resident"),
+     .help = "host, cgroup, or gpu0 and so on by the driver's numbers; you may give it several "
+             "times. Without it: the host, a control group that has a limit, and all of NVIDIA's "
+             "devices"},
+    CLI_OPTION_PID(AT(pid), "this program and its descendants: what they have resident"),
     {.name = "interval",
      .letter = 'i',
      .kind = CLI_TEXT,
      .argument = "TIME",
      .fallback = "1s",
      .offset = AT(interval),
-     .help = "from one look to the next, 1ms at least; sooner where the kernel says that memory is "
-             "short"},
+     .help = "the time between two looks, at least 1ms; shorter if the kernel says that memory "
+             "is short"},
     {.name = "up-to",
      .kind = CLI_TEXT,
      .argument = "TIME",
      .offset = AT(up_to),
-     .help = "wait up to so long where no place can come to the next level of pressure sooner; "
-             "without it memtally always waits for --interval"},
+     .help = "the longest time between two looks, if no place can reach the next level of "
+             "pressure sooner; without it memtally always waits for --interval"},
     {.name = "count",
      .letter = 'n',
      .kind = CLI_COUNT,
      .argument = "N",
      .offset = AT(count),
-     .help = "end after so many looks; 0: go on until a signal, or the end of --pid"},
+     .help = "end after this number of looks; 0: go on until a signal, or the end of --pid"},
     {.name = "json",
      .kind = CLI_FLAG,
      .offset = AT(json),
-     .help = "print an object a line for each place and look"},
+     .help = "print a line with an object for each place and look"},
     {0},
 };
 
@@ -416,19 +419,19 @@ static int run_monitor(const struct cli_call *call)
 
 static const char *const description[] = {
     "Shows how full the host, a control group, NVIDIA's devices or a program's share of the host "
-    "are: on a terminal a line for each that is drawn again, with a curve of the last looks; "
-    "elsewhere a line for each place and look, or with --json an object.",
-    "Pressure is low, moderate, high or critical: from 60, 80 and 90 % of a place on. Once it has "
-    "looked for eight minutes, memtally says what leaks, and when the place will be full; of what "
-    "grows by more than a fifth after five. If the program of --pid is recorded (memtally run), "
-    "memtally says which categories and which call stacks grew.",
+    "are. On a terminal it redraws a line for each place, with a curve of the last looks. "
+    "Elsewhere it prints a line for each place and look, or with --json an object.",
+    "Pressure is low, moderate, high or critical: from 60, 80 and 90 % of a place on. After "
+    "eight minutes memtally says what leaks, and when the place will be full; after five, if a "
+    "place grew by more than a fifth. If 'memtally run' records the program of --pid, memtally "
+    "says which categories and which call stacks grew.",
     NULL,
 };
 
 static const struct cli_example examples[] = {
     {"memtally monitor", "The host and all devices, until Ctrl-C."},
     {"memtally monitor --interval 10ms --up-to 1s --json",
-     "Ten milliseconds apart where memory is nearly short, and seldom elsewhere."},
+     "Ten milliseconds apart if memory is nearly short, else a second."},
     {"memtally monitor --pid 4711 --interval 100ms --json > memory.jsonl",
      "What a program has, ten times a second until it ends."},
     {0},

@@ -62,7 +62,7 @@ static const struct cli_option place_options[] = {
      .argument = "TOKENS",
      .most = 1u << 31,
      .offset = AT_MODEL(context),
-     .help = "tokens of context that the cache is counted at; without it, 8192 or what the model "
+     .help = "tokens of context for which the cache counts; without it, 8192 or what the model "
              "was trained for"},
     {.name = "kv-type",
      .kind = CLI_TEXT,
@@ -94,26 +94,27 @@ static const struct cli_option place_options[] = {
      .choices = objectives,
      .fallback = "crossings",
      .offset = AT(objective),
-     .help = "what to make as good as possible: fewest crossings between devices; balance, the "
-             "smallest highest utilisation; room for context; speed"},
+     .help = "what comes first: crossings, the fewest between devices; balance, the least use of "
+             "the fullest device; room, the most context; speed, the least time to read weights "
+             "and to cross"},
     {.name = "quantise",
      .kind = CLI_TEXT,
      .argument = "TYPE",
      .offset = AT(quantise),
-     .help = "what an engine on PyTorch makes of the layers' weights when it loads them: nf4, "
-             "nf4-double or int8"},
+     .help = "the type to which an engine on PyTorch quantises the layers' weights when it loads "
+             "them: nf4, nf4-double or int8"},
     {.name = "pin",
      .kind = CLI_TEXTS,
      .argument = "PATTERN=DEVICE",
      .offset = AT(pins),
-     .help = "the layer that has a tensor whose name matches the regular expression lies on the "
-             "device of this number, as 0 or gpu0; may be given several times"},
+     .help = "put the layer that has a tensor whose name matches the regular expression on the "
+             "device of this number, as 0 or gpu0; you may give it several times"},
     {.name = "link",
      .kind = CLI_TEXTS,
      .argument = "A-B=KIND[,A-B=KIND...]",
      .offset = AT(links),
-     .help = "how two devices are connected, as 0-1=nvlink; KIND is nvlink, pcie or network; those "
-             "that are not named have pcie"},
+     .help = "the link between two devices, as 0-1=nvlink; KIND is nvlink, pcie or network; all "
+             "other links are pcie"},
     {.name = "expert-traffic",
      .kind = CLI_FILE,
      .argument = "FILE",
@@ -123,27 +124,27 @@ static const struct cli_option place_options[] = {
      .kind = CLI_SIZE,
      .argument = "SIZE",
      .offset = AT_MODEL(host_bytes),
-     .help = "room on the host for what leaves the devices; what is more stays on disk"},
+     .help = "room on the host for what leaves the devices; the rest stays on disk"},
     {.name = "no-host",
      .kind = CLI_FLAG,
      .offset = AT(no_host),
-     .help = "put nothing on the host, even where the devices have no room for all"},
+     .help = "put nothing on the host, even if the devices have no room for all"},
     {.name = "no-copies",
      .kind = CLI_FLAG,
      .offset = AT(no_copies),
-     .help = "have llama.cpp keep no copies of its inputs for devices that work at once, which it "
-             "does by itself only where not all fits with them"},
+     .help = "have llama.cpp keep no copies of its inputs for devices that work at once; by "
+             "itself memtally leaves them out only if not all fits with them"},
     {.name = "policy",
      .kind = CLI_CHOICE,
      .argument = "NAME",
      .choices = policies,
      .fallback = "best",
      .offset = AT(policy),
-     .help = "place in another way than the best one, to see what it comes to"},
+     .help = "place by another policy than the best one, to see its figures"},
     {.name = "compare",
      .kind = CLI_FLAG,
      .offset = AT(compare),
-     .help = "show what every policy comes to beside the best placement"},
+     .help = "show every policy's figures beside the best placement's"},
     {.name = "remote",
      .kind = CLI_FLAG,
      .offset = AT_MODEL(remote),
@@ -386,7 +387,7 @@ static const char *const description[] = {
     "first layers leave; they are computed on the first device, which keeps their cache and room "
     "for one of them. What the host has no room for (--host) stays on disk. For other engines "
     "memtally says what is missing.",
-    "The links of devices (--link) decide which of several devices that are alike get neighbouring "
+    "The links of devices (--link) decide which of several equal devices get neighbouring "
     "layers. Their speeds are assumed. With '--objective speed' memtally counts the time to read "
     "the weights, by the memory of cards that it knows by name, and that of the crossings.",
     "For llama.cpp memtally estimates the placement again as the engine will load it, and changes "

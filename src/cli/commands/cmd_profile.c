@@ -96,7 +96,7 @@ static const struct cli_option options[] = {
      .least = 1,
      .most = MT_PROFILE_REPEATS_MAX,
      .offset = AT(repeats),
-     .help = "runs that are measured, after one to warm up"},
+     .help = "measured runs, after one to warm up"},
     {.name = "prompt",
      .kind = CLI_TEXT,
      .argument = "TEXT",
@@ -124,7 +124,7 @@ static const struct cli_option options[] = {
      .least = 1,
      .most = MT_PROFILE_BATCH_MAX,
      .offset = AT(batch_size),
-     .help = "sequences that are generated side by side"},
+     .help = "sequences that the engine generates side by side"},
     {.name = "context",
      .kind = CLI_COUNT,
      .argument = "N",
@@ -169,25 +169,24 @@ static const struct cli_option options[] = {
      .offset = AT(threads),
      .help = "threads that compute (the engine's own choice)"},
     CLI_OPTION_TIMEOUT(AT(timeout), "300", 1000000,
-                       "give up when the engine makes no progress for so long"),
+                       "give up if the engine makes no progress for this time"),
     CLI_OPTION_DEPTH(
         AT(depth), "record large allocations exactly and sample small ones, or record all in full"),
     CLI_OPTION_STACKS(AT(stacks),
                       "take call stacks by frame pointers, by unwinding, or not at all"),
     CLI_OPTION_PICTURE_SHARE(
         AT(picture_share),
-        "how much of the run time pictures of the resident pages may take, which the measured "
-        "runs then take longer; 20 ms are always allowed"),
+        "how much of the run's time pictures of the resident pages may take; measured runs take "
+        "that much longer; 20 ms are always allowed"),
     {.name = "layers",
      .kind = CLI_FLAG,
      .offset = AT(layers),
-     .help =
-         "of an engine on PyTorch, tell what each layer holds and takes, below the table and in "
-         "layers.json and layers.csv of -o DIR"},
+     .help = "for an engine on PyTorch: what each layer holds and takes, below the table and in "
+             "layers.json and layers.csv of -o DIR"},
     {.name = "operations",
      .kind = CLI_FLAG,
      .offset = AT(operations),
-     .help = "of an engine on PyTorch, tell what each operator takes, likewise in operations.json "
+     .help = "for an engine on PyTorch: what each operator takes, likewise in operations.json "
              "and operations.csv"},
     {.name = "format",
      .kind = CLI_CHOICE,
@@ -201,8 +200,8 @@ static const struct cli_option options[] = {
      .kind = CLI_TEXT,
      .argument = "NAME",
      .offset = AT(container),
-     .help = "profile the engine and the model that this container of Docker or Podman runs, in it "
-             "and beside its own; no MODEL is given then"},
+     .help = "profile the engine and the model of this container of Docker or Podman, in it and "
+             "beside its own; give no MODEL then"},
     {0},
 };
 
@@ -594,7 +593,7 @@ static const struct cli_example examples[] = {
     {"memtally profile --container chat --max-tokens 200 --batch-size 2",
      "What a container serves, measured in it; the result is kept in results/memory-profiles."},
     {"memtally profile MODEL_DIR --engine transformers --on H100-80GB",
-     "A model in transformers on a device that this machine does not have."},
+     "A model in transformers, on a device that this machine need not have."},
     {"memtally profile MODEL_DIR --layers -o profile/",
      "Which layers of it hold and take how much."},
     {0},

@@ -35,10 +35,10 @@ static const struct cli_option report_options[] = {
         "devices for PyTorch's pytorch.org/memory_viz; these two are binary"),
     CLI_OPTION_AT(
         AT(at),
-        "the moment to show: peak (of resident memory; where that stood still, when it was "
-        "fullest), heap-peak, weights-peak, kv_cache-peak or that of another category, "
-        "steady, exit, or a time since the start such as 3.5s or 800ms, which must lie within "
-        "the recording"),
+        "the moment to show: peak (of resident memory; if that stood still, when the heap was "
+        "fullest), heap-peak, weights-peak, kv_cache-peak or another category's peak, steady, "
+        "exit, or a time since the start such as 3.5s or 800ms, which must lie within the "
+        "recording"),
     {.name = "top",
      .kind = CLI_COUNT,
      .argument = "N",
@@ -49,12 +49,12 @@ static const struct cli_option report_options[] = {
     {.name = "layers",
      .kind = CLI_FLAG,
      .offset = AT(layers),
-     .help = "show instead what each layer of PyTorch's models held and took, if it was recorded "
-             "with run --layers"},
+     .help = "show instead what each layer of PyTorch's models held and took; needs a recording "
+             "of run --layers"},
     {.name = "operations",
      .kind = CLI_FLAG,
      .offset = AT(operations),
-     .help = "show instead what each operator of PyTorch took, if it was recorded with run "
+     .help = "show instead what each operator of PyTorch took; needs a recording of run "
              "--operations"},
     CLI_OPTION_ALL(AT(all), "in a table: every detail and process, not the first few only"),
     CLI_OPTION_OUTPUT(AT(output), "report"),
@@ -164,6 +164,8 @@ static int refuse(const struct report_options *options, size_t n_operands)
     else if (is_told && options->format >= CLI_FORMAT_FOLDED)
         cli_complain(
             "report: --layers and --operations are rows; choose --format table, json or csv");
+    else if (is_told && options->format == CLI_FORMAT_CSV && n_operands > 1)
+        cli_complain("report: as CSV, --layers and --operations write one recording; name one");
     else if (options->format >= CLI_FORMAT_SPEEDSCOPE && n_operands > 1)
         cli_complain("report: --format %s writes one recording; name one", format);
     else if (options->format >= CLI_FORMAT_PERFETTO && (is_moment || options->top))

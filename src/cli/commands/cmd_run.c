@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <memtally/error.h>
 #include <memtally/run.h>
 #include <memtally/units.h>
 #include <signal.h>
@@ -11,7 +12,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/error.h"
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/document/loaded.h"
@@ -65,16 +65,16 @@ static const struct cli_option run_options[] = {
     {.name = "no-python",
      .kind = CLI_FLAG,
      .offset = AT(no_python),
-     .help = "leave Python alone: what PyTorch allocates is then not told by what it is for"},
+     .help = "leave Python alone; memtally then cannot say what PyTorch's memory is for"},
     {.name = "layers",
      .kind = CLI_FLAG,
      .offset = AT(layers),
-     .help = "of models of PyTorch, tell what each layer holds and takes: weights, cache, and the "
-             "most of a forward and of a backward pass"},
+     .help = "record what each layer of PyTorch's models holds and takes: weights, cache, and "
+             "the most of a forward and of a backward pass"},
     {.name = "operations",
      .kind = CLI_FLAG,
      .offset = AT(operations),
-     .help = "of PyTorch, tell what each operator takes, by the shapes of its inputs"},
+     .help = "record what each operator of PyTorch takes, by the shapes of its inputs"},
     CLI_OPTION_ON(
         AT(devices),
         "run CMD on devices that are not there, which compute nothing, and record what it "
@@ -298,8 +298,8 @@ static const char *const description[] = {
     "The recorder cannot enter a program that is linked statically or runs with another user's "
     "rights. memtally watches such a program from outside, and the report says so.",
     "With --on the program runs on GPUs that this machine need not have: they give out addresses "
-    "without memory, compute nothing, and refuse what such a device would refuse. The real ones "
-    "are hidden from it. What it prints is its own, and results of kernels are none.",
+    "without memory, compute nothing, and refuse what such a device would refuse. memtally hides "
+    "the real ones from it. The program's output is its own, but its kernels compute no results.",
     NULL,
 };
 

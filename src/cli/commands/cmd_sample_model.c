@@ -2,6 +2,7 @@
 /* memtally sample-model: a model file of a given shape, so that everything can be tried without a
  * download. */
 #include <inttypes.h>
+#include <memtally/error.h>
 #include <memtally/model.h>
 #include <memtally/units.h>
 #include <signal.h>
@@ -9,7 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/error.h"
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/model/sample_from.h"
@@ -85,9 +85,9 @@ static const struct cli_option sample_options[] = {
      .kind = CLI_FILE,
      .argument = "MODEL",
      .offset = AT(from),
-     .help = "write the header of a model that exists, with a hole for its weights: of a GGUF file "
-             "a copy, of a config.json or a folder of safetensors what llama.cpp's converter would "
-             "make of it"},
+     .help = "write the header of an existing model, with a hole for its weights: a copy of a "
+             "GGUF file's, or what llama.cpp's converter would make of a config.json or a folder "
+             "of safetensors"},
     {.name = "remote",
      .kind = CLI_FLAG,
      .offset = AT(remote),
@@ -112,7 +112,7 @@ static const struct cli_option sample_options[] = {
     {.name = "json",
      .kind = CLI_FLAG,
      .offset = AT(json),
-     .help = "print what was written, or the list, as JSON"},
+     .help = "print what memtally wrote, or the list, as JSON"},
     CLI_OPTION_QUIET(AT(quiet), "print nothing but errors"),
     {.name = "architecture",
      .kind = CLI_TEXT,

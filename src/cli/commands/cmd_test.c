@@ -7,7 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/error.h"
+#include <memtally/error.h>
+
 #include "cli/budget/suite.h"
 #include "cli/command.h"
 #include "cli/console.h"
@@ -62,8 +63,8 @@ static const struct cli_option test_options[] = {
      .kind = CLI_FILE,
      .argument = "FILE",
      .offset = AT(history),
-     .help = "where peaks and times are kept; by default a file for each MANIFEST in memtally's "
-             "folder"},
+     .help = "the file that keeps peaks and times; by default one for each MANIFEST in "
+             "memtally's folder"},
     {.name = "junit",
      .kind = CLI_FILE,
      .argument = "FILE",
@@ -74,7 +75,7 @@ static const struct cli_option test_options[] = {
      .kind = CLI_FILE,
      .argument = "FILE",
      .offset = AT(spec),
-     .help = "write what is free, in slots of 256 MiB, as ctest --resource-spec-file reads it"},
+     .help = "write what is free, in slots of 256 MiB, for ctest --resource-spec-file"},
     {0},
 };
 
@@ -246,13 +247,12 @@ static int run_test(const struct cli_call *call)
 static const char *const description[] = {
     "Runs tests, each a process of its own, beside each other as far as memory goes, and holds "
     "each to what it may have. The list is a manifest in TOML, or that of ctest, meson or pytest.",
-    "A test may have what the manifest says it needs; else a quarter more than it took in the last "
-    "run; else what the manifest says of all, or 1 GiB of the host. Small ones run first, unless "
-    "that takes a tenth longer than the least that is possible by the times of the last run.",
-    "memtally tells a test that was refused memory, or says that memory ran out, from one that "
-    "failed, and runs it once more with twice as much. A test that leaves more than 100 MiB behind "
-    "does not "
-    "pass: memtally says where it left it, and ends the processes that it left.",
+    "A test may have what the manifest says that it needs; else a quarter more than it took in "
+    "the last run; else the manifest's default, or 1 GiB of the host. Small tests run first, "
+    "unless that takes a tenth longer than the best order by the times of the last run.",
+    "If a test was refused memory, or says that memory ran out, memtally does not count it as "
+    "failed: it runs the test once more with twice as much. A test that leaves more than 100 MiB "
+    "behind does not pass: memtally says where it left it, and ends the processes that it left.",
     "Results go to standard output as TAP 14, in the order in which tests end.",
     NULL,
 };
@@ -261,7 +261,7 @@ static const struct cli_example examples[] = {
     {"memtally test tests.toml", "A manifest."},
     {"memtally test --ctest build --junit results.xml", "The tests of a CMake project."},
     {"memtally test --pytest tests/ --on 2x24GiB --resume",
-     "Each test of Python on pretended devices, but for those that passed."},
+     "Each test of Python on pretended devices, without those that passed."},
     {0},
 };
 

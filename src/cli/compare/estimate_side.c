@@ -3,6 +3,7 @@
 #include <ctype.h>
 #include <memtally/model_file.h>
 #include <memtally/predict.h>
+#include <memtally/units.h>
 #include <stdio.h>
 #include <string.h>
 

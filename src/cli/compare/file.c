@@ -10,6 +10,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include <memtally/units.h>
+
 #include "base/error.h"
 #include "base/strbuf.h"
 #include "cli/json_offset.h"

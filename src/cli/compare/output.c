@@ -6,6 +6,8 @@
 #include <math.h>
 #include <stdio.h>
 
+#include <memtally/units.h>
+
 #include "emit/csv.h"
 #include "emit/json.h"
 

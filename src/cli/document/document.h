@@ -11,6 +11,9 @@
 #include <jansson.h>
 #include <memtally/recording.h>
 #include <memtally/rehearsal.h>
+#include <memtally/units.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #include "base/strbuf.h"
 #include "cli/console.h"

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What only an estimate has, as JSON, and an estimate as CSV. */
+#include <memtally/units.h>
+
 #include "cli/document/shell.h"
 #include "emit/csv.h"
 #include "internal.h"

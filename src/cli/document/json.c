@@ -3,6 +3,8 @@
 
 #include "internal.h"
 
+#include <memtally/units.h>
+
 static void put_detail(struct mt_json *json, const struct mt_tally_detail *detail)
 {
     mt_json_begin_object(json, NULL);

@@ -6,11 +6,11 @@
 #define CLI_DOCUMENT_LOAD_H
 
 #include <jansson.h>
-#include <memtally/error.h>
 
 #include "document.h"
 
 struct cli_document_kept;
+struct mt_error; /* <memtally/error.h> */
 
 /* The settings that a document's JSON says; what is of the wrong type is unknown. The texts are
  * borrowed from `root`, which may be anything. */

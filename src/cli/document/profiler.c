@@ -5,6 +5,8 @@
  * activations is "framework overhead" there, so that the four add up to the total. */
 #include <string.h>
 
+#include <memtally/units.h>
+
 #include "internal.h"
 
 static double gb(uint64_t bytes)

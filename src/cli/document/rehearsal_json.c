@@ -2,6 +2,8 @@
 /* What only a rehearsal has, as JSON. */
 #include <string.h>
 
+#include <memtally/units.h>
+
 #include "internal.h"
 
 /* What was at the place that had no room, by category. */

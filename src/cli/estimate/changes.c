@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
+#include <memtally/units.h>
+
 #include "cli/document/internal.h"
 #include "cli/estimate/estimate.h"
 #include "emit/csv.h"

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <memtally/units.h>
+
 #include "base/error.h"
 #include "cli/document/internal.h"
 #include "cli/estimate/estimate.h"

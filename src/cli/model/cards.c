@@ -3,6 +3,7 @@
  */
 #include <memtally/rehearsal.h>
 #include <memtally/tally.h>
+#include <memtally/units.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>

@@ -2,6 +2,7 @@
 /* What this machine has, and what its other processes hold of it. */
 #include <memtally/host.h>
 #include <memtally/measure.h>
+#include <memtally/units.h>
 
 #include "base/error.h"
 #include "cli/model/model.h"

@@ -2,7 +2,8 @@
 /* One model, estimated or solved for, as a document. */
 #include <stdlib.h>
 
-#include "base/error.h"
+#include <memtally/units.h>
+
 #include "cli/command.h"
 #include "cli/model/model.h"
 #include "cli/residue_store.h"

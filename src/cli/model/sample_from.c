@@ -3,6 +3,7 @@
 #include "cli/model/sample_from.h"
 
 #include <inttypes.h>
+#include <memtally/error.h>
 #include <memtally/units.h>
 #include <stdio.h>
 

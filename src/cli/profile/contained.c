@@ -10,6 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <memtally/error.h>
+
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/container.h"

@@ -3,9 +3,11 @@
 #ifndef CLI_REHEARSE_DEVICE_NAMES_H
 #define CLI_REHEARSE_DEVICE_NAMES_H
 
-#include <memtally/error.h>
+#include <stddef.h>
 
 #include "cli/command.h"
+
+struct mt_error; /* <memtally/error.h> */
 
 #define REHEARSE_NAMED_MAX   64
 #define REHEARSE_NAMES_BYTES 4096

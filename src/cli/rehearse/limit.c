@@ -2,6 +2,7 @@
 /* Bounds of devices that have more. */
 #include "cli/rehearse/limit.h"
 
+#include <memtally/error.h>
 #include <memtally/tally.h>
 #include <memtally/units.h>
 #include <stdio.h>

@@ -4,12 +4,15 @@
 #ifndef CLI_REHEARSE_LIMIT_H
 #define CLI_REHEARSE_LIMIT_H
 
-#include <memtally/error.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #include "advise/baseline.h"
 #include "base/strbuf.h"
 #include "drive/job.h"
 #include "drive/rehearsed.h"
+
+struct mt_error; /* <memtally/error.h> */
 
 struct rehearse_bounds {
     uint64_t limit_bytes; /* of each device; 0: none */

@@ -7,7 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/error.h"
+#include <memtally/error.h>
+
 #include "cli/model/model.h"
 #include "cli/rehearse/devices.h"
 #include "drive/job.h"

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <memtally/units.h>
+
 #include "cli/document/internal.h"
 #include "cli/rehearse/sweep_output.h"
 #include "emit/csv.h"

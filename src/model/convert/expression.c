@@ -9,6 +9,8 @@
 #include <ctype.h>
 #include <string.h>
 
+#include <memtally/error.h>
+
 #include "convert.h"
 
 #define DEPTH_MAX 8

@@ -2,10 +2,11 @@
 /* The numbers that the converter's tables speak of, from the description and the config. Knows what
  * the fields of a config mean, not what becomes of them. */
 #include <math.h>
+#include <memtally/error.h>
 #include <memtally/tally.h>
+#include <memtally/units.h>
 #include <string.h>
 
-#include "base/error.h"
 #include "convert.h"
 #include "model/hf/build.h"
 

@@ -2,6 +2,7 @@
 /* How many numbers the encoders have that a config.json describes, about: what all of them consist
  * of is counted, layers of attention with a feed-forward and the matrices into the text model. */
 #include <memtally/tally.h>
+#include <memtally/units.h>
 
 #include "config.h"
 

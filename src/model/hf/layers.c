@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include <memtally/tally.h>
+#include <memtally/units.h>
 
 #include "base/error.h"
 #include "config.h"

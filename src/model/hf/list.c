@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <memtally/error.h>
+
 static const struct {
     const char *in_file;
     size_t in_file_length;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include <memtally/tally.h>
+#include <memtally/units.h>
 
 #include "build.h"
 

@@ -5,6 +5,8 @@
 #include <dlfcn.h>
 #include <string.h>
 
+#include <memtally/error.h>
+
 /* The default stream has a number of its own: what is given back on it is not free for others at
  * once. */
 static uint64_t number_of(const void *stream)

@@ -9,6 +9,8 @@
 #include <string.h>
 #include <time.h>
 
+#include <memtally/error.h>
+
 #define MOST_EVENTS ((size_t)1 << 20)
 
 static struct {

@@ -10,9 +10,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <memtally/error.h>
 #include <memtally/units.h>
 
-#include "base/error.h"
 #include "pool/front.h"
 
 #define FROM_BYTES    ((uint64_t)1 << 20)

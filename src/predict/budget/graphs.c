@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include <memtally/predict.h>
+#include <memtally/units.h>
 
 #include "gpu/law.h"
 

@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include <memtally/predict.h>
 
@@ -15,6 +16,7 @@
 
 #define HUGE_DEVICE_GIB  160
 #define LARGE_DEVICE_GIB 70
+#define AWQ_BITS         4
 
 enum part { WEIGHTS, ACTIVATIONS, OTHER, COMMUNICATION, GRAPHS, KEPT };
 
@@ -24,6 +26,7 @@ struct rank {
     struct mt_vllm_experts experts;
     uint64_t rope_bytes;
     uint64_t latent_bytes; /* of matrices that decompress latent vectors, kept once more */
+    uint64_t zero_bytes;   /* of zero points in a wider type */
     uint64_t weight_slack; /* that loading may leave */
 };
 
@@ -37,10 +40,22 @@ static const struct rank *own_const(const struct mt_budget_rank *budget)
     return (const struct rank *)budget;
 }
 
+/* Whether the version's list of cards that get the sizes of smaller ones has this one. */
+static int is_taken_for_small(const struct mt_engine *engine,
+                              const struct mt_predict_settings *settings)
+{
+    char family[sizeof settings->device_known->gpu];
+    if (!settings->device_known)
+        return 0;
+    snprintf(family, sizeof family, "%s", settings->device_known[0].gpu);
+    family[strcspn(family, "-")] = '\0';
+    return *family && mt_engine_has(engine, "batched_tokens.as_small", family);
+}
+
 static void complete_batch(const struct mt_engine *engine, struct mt_predict_settings *settings)
 {
     uint64_t device = mt_budget_smallest_device(settings);
-    int is_large = device >= LARGE_DEVICE_GIB * MT_GIB;
+    int is_large = device >= LARGE_DEVICE_GIB * MT_GIB && !is_taken_for_small(engine, settings);
     const char *tokens = device >= HUGE_DEVICE_GIB * MT_GIB ? "batched_tokens.huge"
                          : is_large                         ? "batched_tokens.large"
                                                             : "batched_tokens.small";
@@ -90,13 +105,43 @@ static uint64_t latent_copies(const struct mt_predict_input *in, const struct mt
     return bytes;
 }
 
+static int is_named(const struct mt_model_tensor *tensor, const char *part)
+{
+    return memmem(tensor->name, tensor->name_length, part, strlen(part)) != NULL;
+}
+
+/* What zero points of AWQ take more than the file has of them where the kernels want them in the
+ * type of the activations. Files of GPTQ, which name an order of rows too, have none to speak of.
+ */
+static uint64_t widened_zero_points(const struct mt_predict_input *in,
+                                    const struct mt_torch_stage *stage)
+{
+    const char *key = mt_vllm_is_hopper(in) ? "weights.zero_points.hopper" : "weights.zero_points";
+    uint64_t wide = mt_torch_float_width(in->settings) * 8;
+    struct mt_model_tensor tensor;
+    uint64_t bytes = 0;
+    if (!mt_engine_has(in->engine, key, "wide"))
+        return 0;
+    for (uint64_t i = 0; i < in->d->n_tensors; i++) {
+        if (mt_model_tensor_at(in->model, i, &tensor) < 0 || tensor.layer < stage->first ||
+            tensor.layer >= stage->end)
+            continue;
+        if (is_named(&tensor, ".g_idx"))
+            return 0;
+        if (is_named(&tensor, ".qzeros"))
+            bytes = mt_add(bytes, mt_mul(tensor.bytes / AWQ_BITS, wide - AWQ_BITS));
+    }
+    return mt_ceil_div(bytes, in->settings->tensor_parallel);
+}
+
 static void weigh(const struct mt_predict_input *in, struct rank *rank)
 {
     const struct mt_torch_weights *w = &rank->budget.weights;
     mt_vllm_experts_of(in, &rank->budget.stage, w->mxfp4_bytes, &rank->experts);
     rank->rope_bytes = rope_cache(in);
     rank->latent_bytes = latent_copies(in, &rank->budget.stage);
-    uint64_t made = rank->rope_bytes + rank->latent_bytes;
+    rank->zero_bytes = widened_zero_points(in, &rank->budget.stage);
+    uint64_t made = rank->rope_bytes + rank->latent_bytes + rank->zero_bytes;
     uint64_t tensors = w->bytes + w->rounding_bytes;
     struct mt_budget_part weight = {.stand = MT_BUDGET_WITHIN};
     weight.bytes = tensors + w->encoder_bytes + rank->experts.more_bytes + made;
@@ -128,7 +173,8 @@ static struct mt_budget_part part_of(const struct mt_predict_input *in, const ch
 
 static int graphs_are_reserved(const struct mt_predict_input *in)
 {
-    return !in->settings->eager && mt_engine_has(in->engine, "graphs.reserved", "yes");
+    const char *key = mt_vllm_has_second_runner(in) ? "graphs.reserved.second" : "graphs.reserved";
+    return !in->settings->eager && mt_engine_has(in->engine, key, "yes");
 }
 
 static void add_runtime(const struct mt_predict_input *in, struct mt_budget_rank *rank)
@@ -220,6 +266,15 @@ static void write_weights(const struct rank *rank, struct mt_sheet *sheet)
                                              .bytes = rank->latent_bytes,
                                              .provenance = MT_PROVENANCE_DERIVED},
                      "layers * heads * latent width * (key + value) once more");
+    if (rank->zero_bytes)
+        mt_sheet_add(sheet,
+                     &(struct mt_sheet_term){.place = place,
+                                             .category = MT_CATEGORY_WEIGHTS,
+                                             .name = "zero points",
+                                             .rule = "weights.zero_points",
+                                             .bytes = rank->zero_bytes,
+                                             .provenance = MT_PROVENANCE_DERIVED},
+                     "those of 4 bits in the type of the activations");
 }
 
 static void write_part(const struct mt_budget_rank *rank, enum part which,

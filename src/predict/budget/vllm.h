@@ -41,6 +41,13 @@ struct mt_budget_part mt_vllm_profile_of(const struct mt_predict_input *in,
 struct mt_budget_part mt_vllm_kept_of(const struct mt_predict_input *in,
                                       const struct mt_torch_stage *stage, uint64_t mxfp4_bytes);
 
+/* Whether the version runs this model by its second runner, whose sampler, counters and estimate
+ * of graphs are others. */
+int mt_vllm_has_second_runner(const struct mt_predict_input *in);
+
+/* Whether the first card is a Hopper, for which kernels and workspaces are others. */
+int mt_vllm_is_hopper(const struct mt_predict_input *in);
+
 /* Rows of logits that the profiling run samples from. */
 uint64_t mt_vllm_logit_rows(const struct mt_predict_settings *settings);
 

@@ -1,20 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* What vLLM's profiling run takes: the larger of a pass of a full batch through the widest layer
- * and of the sampler with a row of logits for each sequence.
- *
- * Two rules. "fitted": factors that were fitted to published logs. "tensors": what lives at the
- * moments of the run, tensor by tensor, as the engine's source has it. `h` is a row of hidden
- * states. A layer is called with two of them, the residual and its input, which its caller still
- * holds. */
+ * and of the sampler with a row of logits for each sequence, tensor by tensor, as the engine's
+ * source has it. A layer is called with two rows of hidden states for each token, the residual and
+ * its input, which its caller still holds. */
 #include <string.h>
 
 #include "gpu/gpus.h"
 #include "model/families.h"
 #include "vllm.h"
 
-enum { FP32 = 4, FP8_BLOCK = 128 };
+enum { FP32 = 4, FP8_BLOCK = 128, SORTED_APART = 128 };
 
-/* ---- the fitted rule ---- */
+/* ---- encoders ---- */
 
 static int has_encoder(const struct mt_predict_input *in)
 {
@@ -35,11 +32,6 @@ static uint64_t encoder_bytes(const struct mt_predict_input *in)
 }
 
 /* ---- a pass, tensor by tensor ---- */
-
-static int is_by_tensors(const struct mt_predict_input *in)
-{
-    return mt_engine_has(in->engine, "activations.rule", "tensors");
-}
 
 /* What the widths of a rank's layers are made of. */
 struct widths {
@@ -182,20 +174,23 @@ static uint64_t recurrent_bytes(const struct widths *w, const struct mt_model_la
                   mt_mul(2 * FP32, inner));
 }
 
-static uint64_t layer_bytes(const struct widths *w, const struct mt_model_layer *layer)
+/* `workspace` is there only while experts work. */
+static uint64_t layer_bytes(const struct widths *w, const struct mt_model_layer *layer,
+                            uint64_t workspace)
 {
     uint64_t row = recurrent_bytes(w, layer);
-    uint64_t context = 0;
+    uint64_t beside = 0; /* with what is there once for all tokens */
     if (layer->ff_length)
         row = most_of(row, feed_forward_bytes(w, layer));
     if (layer->experts)
-        row = most_of(row, experts_bytes(w, layer));
+        beside = mt_add(mt_mul(w->tokens, experts_bytes(w, layer)), workspace);
     if (layer->attention == MT_ATTENTION_LATENT) {
-        context = mt_add(mt_mul(w->tokens, latent_bytes(w, layer)), latent_context_bytes(w, layer));
+        uint64_t latent = mt_mul(w->tokens, latent_bytes(w, layer));
+        beside = most_of(beside, mt_add(latent, latent_context_bytes(w, layer)));
     } else if (layer->attention != MT_ATTENTION_NONE) {
         row = most_of(row, attention_bytes(w, layer));
     }
-    return most_of(context, mt_mul(w->tokens, row));
+    return most_of(beside, mt_mul(w->tokens, row));
 }
 
 /* The compiler tries out the first kernel on a table of embeddings of its own, before anything else
@@ -204,18 +199,19 @@ static uint64_t compiling_bytes(const struct mt_predict_input *in,
                                 const struct mt_torch_stage *stage)
 {
     const struct widths w = widths_of(in);
-    if (!is_by_tensors(in) || in->settings->eager || !stage->is_first || has_encoder(in))
+    if (in->settings->eager || !stage->is_first || has_encoder(in))
         return 0;
     uint64_t table = mt_mul(share(&w, in->d->vocabulary), w.hidden);
     return mt_add(table, mt_mul(2 * w.tokens, w.hidden));
 }
 
-static uint64_t pass_bytes(const struct mt_predict_input *in, const struct mt_torch_stage *stage)
+static uint64_t pass_bytes(const struct mt_predict_input *in, const struct mt_torch_stage *stage,
+                           uint64_t workspace)
 {
     const struct widths w = widths_of(in);
     uint64_t bytes = 0;
     for (uint64_t i = stage->first; i < stage->end && i < in->d->n_layers; i++)
-        bytes = most_of(bytes, layer_bytes(&w, &in->d->layers[i]));
+        bytes = most_of(bytes, layer_bytes(&w, &in->d->layers[i], workspace));
     return bytes;
 }
 
@@ -229,9 +225,7 @@ static int recurs(const struct mt_model_description *d)
     return 0;
 }
 
-/* Whether the version runs this model by its second runner, whose sampler and counters are others.
- */
-static int has_second_runner(const struct mt_predict_input *in)
+int mt_vllm_has_second_runner(const struct mt_predict_input *in)
 {
     const struct mt_model_description *d = in->d;
     const char *key = "runner.second";
@@ -258,13 +252,13 @@ static uint64_t sampler_bytes(const struct mt_predict_input *in)
     uint64_t logits = mt_mul(mt_mul(rows, in->d->vocabulary), 4);
     uint64_t row = mt_mul(in->d->embedding_length, 2);
     uint64_t hidden = mt_mul(settings->batched_tokens, row);
-    double first = mt_engine_real(in->engine, "activations.logits", 9.5);
-    int is_second = has_second_runner(in);
+    const char *key = rows < SORTED_APART ? "activations.logits.few" : "activations.logits";
+    double first = mt_engine_real(in->engine, key, 9.5);
+    int is_second = mt_vllm_has_second_runner(in);
     double factor =
         is_second ? mt_engine_real(in->engine, "activations.logits.second", first) : first;
-    uint64_t picked = is_by_tensors(in) ? mt_mul(mt_mul(rows, row), is_second ? 1 : 2) : 0;
-    return mt_scale(logits, factor) + picked +
-           mt_scale(hidden, mt_engine_real(in->engine, "activations.hidden", 1.5));
+    uint64_t picked = mt_mul(mt_mul(rows, row), is_second ? 1 : 2);
+    return mt_add(mt_add(mt_scale(logits, factor), picked), hidden);
 }
 
 /* ---- what stays ---- */
@@ -280,7 +274,7 @@ static uint64_t runner_bytes(const struct mt_predict_input *in, const struct mt_
     uint64_t counters = mt_scale(logits, mt_engine_real(in->engine, "runner.logits", 0));
     uint64_t handed = mt_mul(mt_mul(settings->batched_tokens, in->d->embedding_length),
                              2 * mt_torch_float_width(settings));
-    if (!has_second_runner(in))
+    if (!mt_vllm_has_second_runner(in))
         return 0;
     return mt_add(stage->is_last ? mt_add(counters, requests) : 0, stage->is_first ? 0 : handed);
 }
@@ -315,12 +309,17 @@ static struct mt_gpu_spec card(const struct mt_predict_input *in)
     return row.gpu;
 }
 
+int mt_vllm_is_hopper(const struct mt_predict_input *in)
+{
+    return card(in).capability / 10 == 9;
+}
+
 /* What products of matrices work in, of Hopper and of other generations. */
 static uint64_t products_bytes(const struct mt_predict_input *in)
 {
-    int is_hopper = card(in).capability / 10 == 9;
-    return mt_engine_number(in->engine,
-                            is_hopper ? "activations.products.hopper" : "activations.products", 0);
+    return mt_engine_number(
+        in->engine, mt_vllm_is_hopper(in) ? "activations.products.hopper" : "activations.products",
+        0);
 }
 
 /* A row of logits for each program of the kernel that masks them, a power of two of these up to one
@@ -330,23 +329,31 @@ static uint64_t masking_bytes(const struct mt_predict_input *in)
     uint64_t most = card(in).multiprocessors;
     uint64_t rows = mt_vllm_logit_rows(in->settings);
     uint64_t programs = 1;
+    if (!mt_engine_has(in->engine, "activations.sampler", "masks"))
+        return 0;
     while (programs < rows && programs < most)
         programs *= 2;
     return mt_mul(mt_mul(programs < most ? programs : most, in->d->vocabulary), FP32);
+}
+
+/* Whether rows of experts stay for the next layer and pass. */
+static int keeps_workspace(const struct mt_predict_input *in)
+{
+    return mt_engine_has(in->engine, "activations.workspace", "kept");
 }
 
 /* What the pass leaves, and what the sampler leaves after it. */
 static uint64_t left_by_pass(const struct mt_predict_input *in, const struct mt_torch_stage *stage,
                              uint64_t mxfp4_bytes)
 {
-    return is_by_tensors(in) ? mt_add(products_bytes(in), workspace_bytes(in, stage, mxfp4_bytes))
-                             : 0;
+    uint64_t workspace = keeps_workspace(in) ? workspace_bytes(in, stage, mxfp4_bytes) : 0;
+    return mt_add(products_bytes(in), workspace);
 }
 
 static uint64_t left_by_sampler(const struct mt_predict_input *in,
                                 const struct mt_torch_stage *stage)
 {
-    return is_by_tensors(in) && stage->is_last && !has_second_runner(in) ? masking_bytes(in) : 0;
+    return stage->is_last && !mt_vllm_has_second_runner(in) ? masking_bytes(in) : 0;
 }
 
 /* ---- both ---- */
@@ -364,9 +371,8 @@ struct mt_budget_part mt_vllm_profile_of(const struct mt_predict_input *in,
                                          const struct mt_torch_stage *stage, uint64_t mxfp4_bytes)
 {
     uint64_t encoder = encoder_bytes(in);
-    struct mt_torch_forward forward;
-    mt_torch_forward_of(in, stage, in->settings->batched_tokens, &forward);
-    uint64_t pass = mt_add(is_by_tensors(in) ? pass_bytes(in, stage) : forward.bytes, encoder);
+    uint64_t passing = keeps_workspace(in) ? 0 : workspace_bytes(in, stage, mxfp4_bytes);
+    uint64_t pass = mt_add(pass_bytes(in, stage, passing), encoder);
     uint64_t sampling = stage->is_last ? sampler_bytes(in) : 0;
     uint64_t masking = left_by_sampler(in, stage);
     if (counts_what_stays(in))

@@ -3,7 +3,6 @@
  * the engines' tables. */
 #include <inttypes.h>
 
-#include "base/error.h"
 #include "internal.h"
 
 static int write_parts(const struct mt_llama_plan *plan, struct mt_sheet *sheet,

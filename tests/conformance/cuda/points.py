@@ -112,16 +112,23 @@ def rest(line, point, document):
     return int(first_device(document)["capacity_bytes"] * float(point["memory_share"])) - sum(parts)
 
 
+def last_words(text, folder):
+    """The last error of what was said, or its end; without the names of folders that are gone."""
+    text = re.sub(r"\s+", " ", text).replace(f"{folder}/", "")
+    errors = [found.start() for found in re.finditer(r"\w+(Error|Exception): ", text)]
+    return text[errors[-1] if errors else -300:][:300]
+
+
 def line_of(options, point, folder):
     document = rehearse(options, point, folder)
     line = {"version": options.version, "id": point["id"], "ended": ""}
     if "error" in document:
-        return {**line, "ended": document["error"]["sentence"]}
+        return {**line, "ended": last_words(document["error"]["sentence"], folder)}
     line.update({column: figure(document, name) for column, name in FIGURES.items()}, graphs=graphs(options, point, folder),
                 context_bytes=context(document))
     line["rest_bytes"] = rest(line, point, document)
     if line["tokens"] == "" and line["blocks"] == "":
-        line["ended"] = re.sub(r"\s+", " ", document["rehearsal"]["last_words"] or document["rehearsal"]["outcome"])[:300]
+        line["ended"] = last_words(document["rehearsal"]["last_words"] or document["rehearsal"]["outcome"], folder)
     return line
 
 
@@ -130,6 +137,10 @@ def read_table(path):
         return []
     with open(path, encoding="utf-8", newline="") as file:
         return [line for line in csv.DictReader(row for row in file if not row.startswith("#"))]
+
+
+def table_of(path):
+    return {(line["version"], line["id"]): line for line in read_table(path)}
 
 
 def write_table(path, lines):
@@ -167,7 +178,7 @@ def main():
         points = list(csv.DictReader(file))
     order = {point["id"]: i for i, point in enumerate(points)}
     table = pathlib.Path(options.table)
-    lines = {(line["version"], line["id"]): line for line in read_table(table)}
+    lines = table_of(table)
     worse = 0
     for point in points:
         if options.ids and point["id"] not in options.ids:
@@ -184,7 +195,8 @@ def main():
               {name: value for name, value in line.items() if value != ""}, flush=True)
         worse += changed is None or bool(changed)
         if not options.compare:
-            lines[options.version, point["id"]] = line
+            # Another run may have written its points meanwhile.
+            lines = {**table_of(table), (options.version, point["id"]): line}
             write_table(table, sorted(lines.values(), key=lambda line: key(line, order)))
     sys.exit(1 if options.compare and worse else 0)
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include <memtally/tally.h>
+#include <memtally/units.h>
 
 #include "advise/baseline.h"
 

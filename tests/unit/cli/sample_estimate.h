@@ -5,6 +5,7 @@
 #define MT_TESTS_SAMPLE_ESTIMATE_H
 
 #include <memtally/predict.h>
+#include <memtally/units.h>
 
 #include "sample_tally.h"
 

@@ -5,6 +5,7 @@
 
 #include <memtally/recording.h>
 #include <memtally/tally.h>
+#include <memtally/units.h>
 
 #define MIB (UINT64_C(1) << 20)
 

@@ -3,6 +3,7 @@
 #include "tests/support/unit.h"
 
 #include <memtally/tally.h>
+#include <memtally/units.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

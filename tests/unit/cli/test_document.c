@@ -3,6 +3,8 @@
  * the environment the files are written instead; look at what changed before you keep it. */
 #include "tests/support/unit.h"
 
+#include <memtally/units.h>
+
 #include "cli/document/document.h"
 #include "emit/text.h"
 #include "sample_estimate.h"

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <memtally/units.h>
+
 #include "cli/document/internal.h"
 
 #define MIB    (UINT64_C(1) << 20)

@@ -4,6 +4,7 @@
 #include "drive/engine_log.h"
 
 #include <memtally/predict.h>
+#include <memtally/units.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Alarms on made machines of both versions, and on this one's kernel where it lets groups be made.
  */
+#include <memtally/units.h>
+
 #include "tests/support/group_join.h"
 #include "tests/support/unit.h"
 

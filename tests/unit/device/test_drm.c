@@ -4,6 +4,8 @@
  * there. */
 #include "tests/support/unit.h"
 
+#include <memtally/units.h>
+
 #include "device/drm.h"
 #include "tests/support/replay.h"
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Control groups on made file systems of both versions, and on this machine where it may. */
+#include <memtally/units.h>
+
 #include "tests/support/group_join.h"
 #include "tests/support/unit.h"
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "tests/support/unit.h"
 
+#include <memtally/units.h>
+
 #include "tests/support/replay.h"
 
 #include <string.h>

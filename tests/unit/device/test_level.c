@@ -3,6 +3,8 @@
  */
 #include "tests/support/unit.h"
 
+#include <memtally/units.h>
+
 #include "device/level.h"
 #include "tests/support/replay.h"
 

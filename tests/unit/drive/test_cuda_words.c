@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include <memtally/tally.h>
+#include <memtally/units.h>
 
 #include "advise/cuda_suggest.h"
 #include "advise/device_size.h"

@@ -4,6 +4,7 @@
 #include "tests/support/unit.h"
 
 #include <memtally/model.h>
+#include <memtally/units.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,6 +2,7 @@
 /* Engine tables: finding one, choosing values by version, refusing bad ones. */
 #include "engine/engine.h"
 
+#include <memtally/error.h>
 #include <memtally/predict.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -5,6 +5,8 @@
  * threshold was tuned on a captured one. */
 #include "tests/support/unit.h"
 
+#include <memtally/units.h>
+
 #include "guard/growth.h"
 #include "tests/unit/guard/series_dir.h"
 

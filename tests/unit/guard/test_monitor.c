@@ -2,6 +2,8 @@
 /* A monitor of a made place with a made clock. */
 #include "tests/support/unit.h"
 
+#include <memtally/units.h>
+
 #include "guard/monitor.h"
 #include "guard/source.h"
 

@@ -3,6 +3,7 @@
 #include "tests/support/unit.h"
 
 #include <memtally/monitor.h>
+#include <memtally/units.h>
 
 #define GIB ((uint64_t)1 << 30)
 #define MS  ((uint64_t)1000000)

@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include <memtally/units.h>
+
 #include "fake_kernel.h"
 #include "measure/call.h"
 

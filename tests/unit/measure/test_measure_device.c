@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <memtally/measure.h>
+#include <memtally/units.h>
 #include <string.h>
 #include <time.h>
 

@@ -3,6 +3,7 @@
 #include "tests/support/unit.h"
 
 #include <memtally/measure.h>
+#include <memtally/units.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>

@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <string>
 
+#include <memtally/error.h>
 #include <memtally/measure.h>
 
 static void *throws(void *argument)

@@ -7,6 +7,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <memtally/units.h>
+
 #include "fake_kernel.h"
 #include "measure/track.h"
 

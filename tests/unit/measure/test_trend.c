@@ -3,6 +3,7 @@
 #include "tests/support/unit.h"
 
 #include <memtally/track.h>
+#include <memtally/units.h>
 
 #define MIB    (UINT64_C(1) << 20)
 #define SECOND UINT64_C(1000000000)

@@ -12,6 +12,8 @@
 
 #include <cmocka.h>
 
+#include <memtally/error.h>
+
 #include "pool/pool.h"
 
 #define PAGE   ((uint64_t)2 << 20)

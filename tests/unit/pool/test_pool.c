@@ -11,6 +11,8 @@
 
 #include <cmocka.h>
 
+#include <memtally/error.h>
+
 #include "pool_model.h"
 
 static void test_pool_keeps_its_equations_under_random_requests(void **state)

@@ -2,6 +2,8 @@
 /* Sleep and wake, hints, and memory in segments, each by what a caller sees of it. */
 #include "pool_model.h"
 
+#include <memtally/error.h>
+
 static uint64_t take_bytes(struct mt_pool *pool, uint64_t bytes, unsigned hints)
 {
     uint64_t address;

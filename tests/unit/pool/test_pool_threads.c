@@ -12,6 +12,8 @@
 
 #include <cmocka.h>
 
+#include <memtally/error.h>
+
 #include "pool_model.h"
 
 #define THREADS 8
@@ -84,36 +86,38 @@ static void pass_on(struct passing *passing)
     pthread_join(thread, NULL);
 }
 
-/* 256 of a size and 16 large ones are on their way. They are taken without looking for a block,
- * none twice, and all of them before the pool grows. */
+#define ON_THEIR_WAY 224 /* sixteen lots of 14 */
+#define LARGE        14  /* of the first 16, when the next one comes */
+
+/* They are taken without looking for a block, none twice, and all of them before the pool grows. */
 static void test_blocks_of_a_thread_that_only_gives_go_to_one_that_asks(void **state)
 {
     (void)state;
     struct mt_pool_options options = {.max_bytes = 64 << 20};
     struct passing passing = {.pool = host_pool(&options)};
     struct mt_pool_stats stats, after;
-    uint64_t address, large[16];
+    uint64_t address, large[LARGE];
     pass_on(&passing);
     mt_pool_stats_read(passing.pool, &stats);
-    assert_int_equal(stats.front_bytes, 256 * 4096 + (32 << 20));
+    assert_int_equal(stats.front_bytes, ON_THEIR_WAY * 4096 + LARGE * (2 << 20));
     assert_int_equal(stats.live_bytes, 0);
     assert_int_equal(mt_pool_free(passing.pool, passing.blocks[2000]), MT_ENOTFOUND);
-    for (int i = 0; i < 256; i++) {
+    for (int i = 0; i < ON_THEIR_WAY; i++) {
         assert_int_equal(mt_pool_allocate(passing.pool, 4096, 0, &passing.blocks[i]), MT_OK);
         *(uint64_t *)(uintptr_t)passing.blocks[i] = (uint64_t)i;
     }
-    for (int i = 0; i < 16; i++) {
+    for (int i = 0; i < LARGE; i++) {
         assert_int_equal(mt_pool_allocate(passing.pool, 2 << 20, 0, &large[i]), MT_OK);
         *(uint64_t *)(uintptr_t)large[i] = (uint64_t)(1000 + i);
     }
     mt_pool_stats_read(passing.pool, &after);
-    assert_int_equal(after.n_front_hits - stats.n_front_hits, 256 + 16);
+    assert_int_equal(after.n_front_hits - stats.n_front_hits, ON_THEIR_WAY + LARGE);
     assert_int_equal(after.front_bytes, 0);
-    for (int i = 0; i < 256; i++) {
+    for (int i = 0; i < ON_THEIR_WAY; i++) {
         assert_int_equal(*(uint64_t *)(uintptr_t)passing.blocks[i], i);
         mt_pool_free(passing.pool, passing.blocks[i]);
     }
-    for (int i = 0; i < 16; i++) {
+    for (int i = 0; i < LARGE; i++) {
         assert_int_equal(*(uint64_t *)(uintptr_t)large[i], 1000 + i);
         mt_pool_free(passing.pool, large[i]);
     }

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include <memtally/error.h>
 #include <memtally/pool.h>
 
 #include "tests/unit/pool/pool_traces_dir.h"

@@ -8,6 +8,8 @@
 
 #include <cmocka.h>
 
+#include <memtally/error.h>
+
 #include "model/ggml_type.h"
 
 static int tensor_at(const struct mt_model *model, uint64_t index, struct mt_model_tensor *tensor)

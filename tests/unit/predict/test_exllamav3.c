@@ -8,6 +8,8 @@
 
 #include <cmocka.h>
 
+#include <memtally/error.h>
+
 #include "made_model.h"
 
 static struct made_model made;

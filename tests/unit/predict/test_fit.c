@@ -2,6 +2,8 @@
 /* Verdicts of tallies made by hand. Sizes are small whole GiB, so that the reader can add them. */
 #include "tests/support/unit.h"
 
+#include <memtally/units.h>
+
 #include "predict/fit.h"
 
 #include <string.h>

@@ -8,6 +8,9 @@
 
 #include <cmocka.h>
 
+#include <memtally/error.h>
+#include <memtally/units.h>
+
 #include "hand_model.h"
 
 #define KIB(n) ((uint64_t)((n)*1024.0))

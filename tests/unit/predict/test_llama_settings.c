@@ -7,6 +7,8 @@
 
 #include <cmocka.h>
 
+#include <memtally/error.h>
+
 #include "hand_model.h"
 
 static const uint64_t devices[] = {UINT64_C(24) << 30, UINT64_C(24) << 30};

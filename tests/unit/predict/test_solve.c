@@ -5,6 +5,7 @@
 #include <memtally/model.h>
 #include <memtally/model_file.h>
 #include <memtally/predict.h>
+#include <memtally/units.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

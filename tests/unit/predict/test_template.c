@@ -11,6 +11,8 @@
 
 #include <cmocka.h>
 
+#include <memtally/error.h>
+
 #include "hand_model.h"
 #include "model/gguf/gguf.h"
 #include "predict/template/template.h"

@@ -8,6 +8,8 @@
 
 #include <cmocka.h>
 
+#include <memtally/error.h>
+
 #include "made_model.h"
 #include "predict/torch/torch.h"
 

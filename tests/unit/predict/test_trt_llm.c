@@ -8,6 +8,8 @@
 
 #include <cmocka.h>
 
+#include <memtally/error.h>
+
 #include "made_model.h"
 
 /* Llama 2 7B: 32 layers of 32 heads, each with its keys. */

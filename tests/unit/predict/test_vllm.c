@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include <memtally/error.h>
+
 #include "made_model.h"
 #include "predict/budget/vllm.h"
 
@@ -151,6 +153,63 @@ static struct mt_estimate *with_sequences(const char *engine, uint64_t sequences
     settings.sequences = sequences;
     settings.eager = 1;
     return estimate(settings);
+}
+
+/* Llama 3.1 8B in 0.15.1, of a rehearsal: 1,352,803,328 bytes. PyTorch's sort has nine rows of 32
+ * bit for each sequence beside the logits in 16, and cuBLAS 32 MiB on Hopper. */
+static void test_an_older_sampler_sorts_logits(void **state)
+{
+    (void)state;
+    make_model(&made, &llama_3_1_8b);
+    assert_int_equal(activations_of("vllm@0.15.1", 8192, 256) - 8192 * 4096 * 2,
+                     256 * (128256 * (9 * 4 + 2) + 2 * 4096 * 2) + 32 * MADE_MIB);
+    assert_float_equal(gib(activations_of("vllm@0.15.1", 8192, 256)), 1352803328 / 0x1p30, 0.0005);
+}
+
+/* The same model in 0.12.0 with 2,048 tokens and 64 sequences, of a rehearsal: 465,047,040 bytes.
+ * With fewer rows than 128 PyTorch sorts all as one, with a key for each index. */
+static void test_few_rows_of_logits_are_sorted_as_one(void **state)
+{
+    (void)state;
+    make_model(&made, &llama_3_1_8b);
+    assert_float_equal(gib(activations_of("vllm@0.12.0", 2048, 64)), 465047040 / 0x1p30, 0.004);
+    assert_true(activations_of("vllm@0.12.0", 2048, 127) >
+                activations_of("vllm@0.12.0", 2048, 128));
+}
+
+/* "a100" not in device_name: of the cards with 70 GiB and more it alone has few of both. */
+static void test_an_a100_is_taken_for_a_small_card(void **state)
+{
+    static const struct mt_device_known a100 = {.gpu = "A100-80GB"};
+    struct mt_predict_settings settings = on_h100("vllm@0.15.1", 1);
+    (void)state;
+    make_model(&made, &llama_3_1_8b);
+    settings.device_known = &a100;
+    struct mt_estimate *now = estimate(settings);
+    settings.engine = "vllm@0.8.5";
+    struct mt_estimate *before = estimate(settings);
+    assert_int_equal(now->settings.batched_tokens, 2048);
+    assert_int_equal(now->settings.sequences, 256);
+    assert_int_equal(before->settings.batched_tokens, 8192);
+    mt_estimate_destroy(now);
+    mt_estimate_destroy(before);
+}
+
+/* Its estimate of graphs is 0 up to 0.28.0. */
+static void test_the_second_runner_set_nothing_aside_for_graphs(void **state)
+{
+    (void)state;
+    make_model(&made, &llama_3_1_8b);
+    made.model.description.architecture = "llama";
+    struct mt_estimate *first = estimate(on_h100("vllm@0.22.0", 1));
+    struct mt_estimate *second = estimate(on_h100("vllm@0.28.0", 1));
+    struct mt_estimate *now = estimate(on_h100("vllm@0.29.0", 1));
+    assert_true(first->pool.graphs_bytes > 0);
+    assert_int_equal(second->pool.graphs_bytes, 0);
+    assert_true(now->pool.graphs_bytes > 0);
+    mt_estimate_destroy(first);
+    mt_estimate_destroy(second);
+    mt_estimate_destroy(now);
 }
 
 /* Counters of 32 bit and two bits for each of 128,256 tokens, and four tables of 1,024 words: from
@@ -692,6 +751,10 @@ int main(void)
         cmocka_unit_test(test_the_pool_is_what_the_budget_leaves),
         cmocka_unit_test(test_activations_follow_the_vocabulary),
         cmocka_unit_test(test_a_run_is_counted_tensor_by_tensor),
+        cmocka_unit_test(test_an_older_sampler_sorts_logits),
+        cmocka_unit_test(test_few_rows_of_logits_are_sorted_as_one),
+        cmocka_unit_test(test_an_a100_is_taken_for_a_small_card),
+        cmocka_unit_test(test_the_second_runner_set_nothing_aside_for_graphs),
         cmocka_unit_test(test_the_second_runner_keeps_counters),
         cmocka_unit_test(test_defaults_follow_the_version),
         cmocka_unit_test(test_heads_are_replicated_when_there_are_fewer_than_ranks),

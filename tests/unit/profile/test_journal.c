@@ -2,6 +2,7 @@
 #include "tests/support/unit.h"
 
 #include <memtally/tally.h>
+#include <memtally/units.h>
 
 #include "drive/journal.h"
 

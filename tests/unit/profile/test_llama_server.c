@@ -3,6 +3,7 @@
 #include "tests/support/unit.h"
 
 #include <memtally/tally.h>
+#include <memtally/units.h>
 #include <string.h>
 
 #include "drive/llama_server.h"

@@ -4,6 +4,7 @@
 
 #include <jansson.h>
 #include <memtally/tally.h>
+#include <memtally/units.h>
 #include <stdlib.h>
 #include <string.h>
 

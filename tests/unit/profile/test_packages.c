@@ -5,6 +5,7 @@
 
 #include <jansson.h>
 #include <memtally/tally.h>
+#include <memtally/units.h>
 #include <string.h>
 
 #include "drive/profile.h"

@@ -13,6 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <memtally/error.h>
+
 #include "pytorch/torch.h"
 
 #define MIB   (UINT64_C(1) << 20)

@@ -29,9 +29,14 @@ static struct {
     int pagemap_error; /* errno of opening it */
     int read_error;    /* errno of reading it */
     int scans;
+    uint64_t largest_scan_bytes; /* that one call could look through */
+    int asked;                   /* calls */
+    int rests;
+    int inside; /* the process takes the picture of itself */
     int open_files;
     size_t maps_at;
     uint64_t now_ns;
+    uint64_t scan_ns; /* that each call takes */
 } process;
 
 enum { MAPS = 1000, PAGEMAP, OTHER };
@@ -121,6 +126,11 @@ static long fake_ioctl(int fd, unsigned long request, void *argument)
     assert_int_equal(scan->size, 96);
     assert_int_equal(scan->category_mask, 1 << 3 | 1 << 5); /* present, and no page of zeros */
     assert_int_equal(scan->category_inverted, 1 << 5);
+    assert_int_equal(scan->max_pages, process.inside ? 0 : 16384);
+    if (scan->end - scan->start > process.largest_scan_bytes)
+        process.largest_scan_bytes = scan->end - scan->start;
+    process.asked++;
+    process.now_ns += process.scan_ns;
     if (process.scan_error && ++process.scans >= process.scan_error_at)
         return -process.scan_error;
     long n = 0;
@@ -211,6 +221,11 @@ static struct shown read_picture(const char *path)
     return shown;
 }
 
+static void count_rest(void)
+{
+    process.rests++;
+}
+
 /* Takes a picture of the fake process and reads it back. */
 static struct shown picture(int avoid_scan)
 {
@@ -219,9 +234,10 @@ static struct shown picture(int avoid_scan)
     const struct mt_picture_request request = {
         .process_directory = "/proc/77",
         .pid = 77,
-        .reason = MT_PICTURE_OUTSIDE,
+        .reason = process.inside ? MT_PICTURE_FALL : MT_PICTURE_OUTSIDE,
         .resident_bytes = 12345,
         .avoid_scan = avoid_scan,
+        .rest = count_rest,
         .scratch = scratch,
     };
     struct mt_picture_result result;
@@ -236,7 +252,7 @@ static struct shown picture(int avoid_scan)
     remove_file(path);
     shown.result = result;
     assert_int_equal(shown.begin[0], 77);
-    assert_int_equal(shown.begin[1], MT_PICTURE_OUTSIDE);
+    assert_int_equal(shown.begin[1], request.reason);
     assert_int_equal(shown.begin[3], 12345);
     assert_int_equal(shown.end[0], result.complete);
     assert_int_equal(shown.end[1], result.cost_ns);
@@ -304,6 +320,7 @@ static void test_many_runs_are_all_written(void **state)
     for (size_t i = 0; i < n; i++)
         many[i] = (struct present){0x10000 + i * 1000003, 1 + i % 7, i % 2 ? MT_RUN_FILE : 0};
     use_small_process();
+    process.inside = 1;
     process.present = many;
     process.n_present = n;
     struct shown shown = picture(0);
@@ -319,12 +336,37 @@ static void test_neighbouring_regions_of_one_kind_become_one_run(void **state)
     static const struct present pieces[] = {{10, 5, 0}, {15, 5, 0}, {20, 1, MT_RUN_HUGE}};
     static const struct present joined[] = {{10, 10, 0}, {20, 1, MT_RUN_HUGE}};
     use_small_process();
+    process.maps = "00000000-00100000 rw-p 00000000 00:00 0 \n";
     process.present = pieces;
     process.n_present = 3;
     process.regions_at_once = 1;
     struct shown shown = picture(0);
     assert_runs(&shown, joined, 2);
     free(shown.runs);
+}
+
+/* Linux holds the lock of the mappings while a call looks through pages, also through those that
+ * it does not report: pages of zeros, what is swapped out. */
+static void test_a_call_from_outside_looks_through_a_bounded_range(void **state)
+{
+    static const char maps[] = "7e0000000000-7e0200000000 rw-p 00000000 00:00 0 \n" /* 8 GiB */
+                               "7f0000000000-7f0000200000 rw-p 00000000 00:00 0 \n";
+    static const struct present present[] = {{0x7f0000000, 512, 0}};
+    (void)state;
+    for (int is_slow = 0; is_slow < 2; is_slow++) {
+        use_small_process();
+        process.maps = maps;
+        process.present = present;
+        process.n_present = 1;
+        process.scan_ns = is_slow ? 100000 : 10000;
+        struct shown shown = picture(0);
+        assert_int_equal(shown.result.method, MT_METHOD_SCAN);
+        assert_runs(&shown, present, 1);
+        assert_int_equal(process.largest_scan_bytes, (uint64_t)1 << 30);
+        assert_int_equal(process.asked, 8 + 1); /* gaps between mappings are left out */
+        assert_int_equal(process.rests, is_slow ? 7 : 0);
+        free(shown.runs);
+    }
 }
 
 static void test_an_older_kernel_is_read_by_pagemap(void **state)
@@ -368,6 +410,7 @@ static void test_a_scan_that_fails_after_much_is_incomplete(void **state)
     for (size_t i = 0; i < 1500; i++)
         many[i] = (struct present){0x400 + 2 * i, 1, 0};
     use_small_process();
+    process.maps = "00400000-01000000 r-xp 00000000 08:01 42 /bin/thing\n";
     process.present = many;
     process.n_present = 1500;
     process.scan_error = EINTR;
@@ -427,6 +470,7 @@ static void test_a_picture_that_could_not_be_written_is_incomplete(void **state)
     struct mt_picture_result result;
     struct scribe scribe;
     use_small_process();
+    process.inside = 1;
     scribe_begin(&scribe, path, 1);
     fill_block(&scribe.writer[0], 2000);
     os.map_on = mt_watch_os.map_on;
@@ -487,6 +531,7 @@ int main(void)
         cmocka_unit_test(test_a_scan_that_takes_several_calls_gives_the_same),
         cmocka_unit_test(test_many_runs_are_all_written),
         cmocka_unit_test(test_neighbouring_regions_of_one_kind_become_one_run),
+        cmocka_unit_test(test_a_call_from_outside_looks_through_a_bounded_range),
         cmocka_unit_test(test_an_older_kernel_is_read_by_pagemap),
         cmocka_unit_test(test_a_scan_that_fails_half_way_starts_over_by_pagemap),
         cmocka_unit_test(test_a_scan_that_fails_after_much_is_incomplete),

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include <memtally/error.h>
 #include <memtally/rehearsal.h>
 
 #include "gpu/gpus.h"

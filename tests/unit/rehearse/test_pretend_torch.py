@@ -523,7 +523,7 @@ class Module:
 
 
 def holders(path):
-    fake = types.SimpleNamespace(Tensor=Tensor)
+    fake = types.SimpleNamespace(Tensor=Tensor, cuda=types.SimpleNamespace(is_initialized=lambda: True))
     reader = allocator.History(trace.Trace(path), fake)
     return tensors.Holders(reader.trace, fake, reader)
 
@@ -603,7 +603,7 @@ TORCH = """
 
     _C = types.SimpleNamespace(_cuda_getDeviceCount=lambda: 1, _cuda_memoryStats=statistics)
     memory = types.SimpleNamespace(_snapshot=snapshot, _record_memory_history=lambda *args, **kwargs: None)
-    cuda = types.SimpleNamespace(memory=memory, _lazy_call=lambda call: call())
+    cuda = types.SimpleNamespace(memory=memory, _lazy_call=lambda call: call(), is_initialized=lambda: True)
 """
 
 

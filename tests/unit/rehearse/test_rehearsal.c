@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <memtally/error.h>
 #include <memtally/rehearsal.h>
 #include <memtally/tally.h>
 #include <memtally/units.h>

@@ -12,6 +12,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <memtally/error.h>
 #include <memtally/predict.h>
 #include <memtally/tally.h>
 

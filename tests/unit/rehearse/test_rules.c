@@ -8,6 +8,8 @@
 
 #include <cmocka.h>
 
+#include <memtally/error.h>
+
 #include "rehearse/rules.h"
 
 static struct mt_pretend_rules choose(const char *kind, const char *generation, const char *version)

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <memtally/error.h>
+
 #include "watch/watch.h"
 
 char recorded_directory[64];

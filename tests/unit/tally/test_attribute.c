@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <memtally/units.h>
+
 #define BASE 0x10000000ull
 
 /* 16 pages: a model file, a library with its data and .bss, the heap, anonymous memory, a device,

@@ -5,6 +5,9 @@
 
 #include <string.h>
 
+#include <memtally/error.h>
+#include <memtally/units.h>
+
 /* Before anything was allocated the program and its libraries are all that there is. */
 static void test_without_a_picture_events_and_sizes_are_shown(void **state)
 {
@@ -110,6 +113,44 @@ static void test_a_height_that_a_process_has_left_is_not_of_anothers_peak(void *
     assert_int_equal(tally->moment_ns, 50 * MS);
     assert_int_equal(tally->processes[1].places[0].total_resident_bytes, 1000 * PAGE);
     assert_int_equal(tally->places[0].total_resident_bytes, 10000 * PAGE);
+    mt_tally_destroy(tally);
+}
+
+/* A mapping is given back that was larger than all that was resident: nobody knows how large the
+ * process is then, and it holds its small blocks. */
+static void test_a_process_of_unknown_size_holds_what_it_allocated(void **state)
+{
+    (void)state;
+    struct recorded p = process_at(0, 7);
+    p.header.exact_from_bytes = 65536;
+    recorded_begin(&p, "7-0");
+    p.ns = MS / 2;
+    EVENT(&p, MMAP, 0x7f0000000000, 200 * PAGE, 3, 0x22, 0, 0, 0);
+    look(&p, 1, 100);
+    p.ns = 2 * MS;
+    EVENT(&p, TOTALS, 2, 5000, 1, 1000);
+    EVENT(&p, MUNMAP, 0x7f0000000000, 200 * PAGE);
+    recorded_end(&p, 5 * MS);
+    struct mt_tally *tally = recorded_tally(MT_MOMENT_TIME, 3 * MS);
+    assert_int_equal(tally->processes[0].n_places, 1);
+    assert_int_equal(allocated_of(tally->places, MT_CATEGORY_RUNTIME, "heap blocks below 64 KiB"),
+                     4000);
+    mt_tally_destroy(tally);
+}
+
+/* The watcher has seen it without a page: it ended, and never freed what it had. */
+static void test_what_a_process_that_is_gone_never_gave_back_is_not_there(void **state)
+{
+    (void)state;
+    struct recorded p = process_at(0, 7);
+    p.header.exact_from_bytes = 65536;
+    recorded_begin(&p, "7-0");
+    EVENT(&p, TOTALS, 2, 5000, 1, 1000);
+    look(&p, 1, 0);
+    recorded_end(&p, 5 * MS);
+    struct mt_tally *tally = recorded_tally(MT_MOMENT_TIME, 3 * MS);
+    assert_int_equal(tally->processes[0].n_places, 0);
+    assert_int_equal(tally->places[0].n_rows, 0);
     mt_tally_destroy(tally);
 }
 
@@ -550,6 +591,8 @@ int main(void)
         TEST(test_what_is_being_given_back_is_none_of_nobodys),
         TEST(test_the_kernels_count_is_the_peak_of_what_nobody_saw),
         TEST(test_a_height_that_a_process_has_left_is_not_of_anothers_peak),
+        TEST(test_a_process_of_unknown_size_holds_what_it_allocated),
+        TEST(test_what_a_process_that_is_gone_never_gave_back_is_not_there),
         TEST(test_of_a_plateau_the_fullest_moment_is_shown),
         TEST(test_a_fuller_heap_below_the_peak_is_not_the_peak),
         TEST(test_the_fullest_picture_of_a_plateau_is_as_high_as_the_peak),

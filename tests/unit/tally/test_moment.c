@@ -7,6 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <memtally/error.h>
+#include <memtally/units.h>
+
 static const char one_mapping[] = "10000000-20000000 rw-p 00000000 00:00 0 \n"
                                   "20000000-20001000 rw-s 00000000 fe:00 99 /r/%s.mtr\n";
 

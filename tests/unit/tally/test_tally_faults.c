@@ -5,6 +5,8 @@
 
 #include <stdlib.h>
 
+#include <memtally/error.h>
+
 #include "tests/support/failing_allocations.h"
 
 static const char maps[] = "10000000-10004000 r--s 00000000 fe:00 11 /m/tiny.gguf\n"

@@ -12,6 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <memtally/error.h>
+
 static void assert_line(struct watched_run *run, const char *expected)
 {
     char line[256];

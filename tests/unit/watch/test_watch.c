@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What is seen of a process tree while it runs, and what is left when someone is killed. */
+#include <memtally/units.h>
+
 #include "tests/support/nobody.h"
 #include "watched.h"
 

@@ -11,6 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <memtally/error.h>
+
 char watched_folder[64];
 
 int watched_setup(void **state)

@@ -2,6 +2,8 @@
 /* The names and the words of errors. */
 #include <stddef.h>
 
+#include <memtally/error.h>
+
 #include "pretend/cuda/abi/driver_calls.h"
 
 struct error {
