@@ -38,7 +38,7 @@ for turn in sys.stdin:
 """
 # What GENERATE is given, and how many turns it has for each of ROUNDS. The small one shows the cost of a token at its worst, the other
 # has the shape of SmolLM2-135M, the smallest model of its kind that people run.
-MODELS = {"4M parameters": ("2048 256 704 6 8 4 48", 12), "SmolLM2-135M": ("49152 576 1536 30 9 3 16", 3)}
+MODELS = {"5M parameters": ("2048 256 704 6 8 4 48", 12), "SmolLM2-135M": ("49152 576 1536 30 9 3 16", 3)}
 
 
 class Recorded:
