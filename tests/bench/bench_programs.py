@@ -28,14 +28,18 @@ GENERATE = """
 import sys, time, torch
 from transformers import LlamaConfig, LlamaForCausalLM
 torch.set_num_threads(1)
-config = LlamaConfig(vocab_size=2048, hidden_size=256, intermediate_size=704, num_hidden_layers=6,
-                     num_attention_heads=8, num_key_value_heads=4)
+words, width, within, layers, heads, pairs, new = map(int, sys.argv[1:])
+config = LlamaConfig(vocab_size=words, hidden_size=width, intermediate_size=within, num_hidden_layers=layers,
+                     num_attention_heads=heads, num_key_value_heads=pairs, tie_word_embeddings=True)
 model, tokens = LlamaForCausalLM(config).eval(), torch.randint(0, 2048, (1, 32))
 for turn in sys.stdin:
     start = time.process_time()
-    model.generate(tokens, max_new_tokens=48, min_new_tokens=48, do_sample=False, pad_token_id=0)
+    model.generate(tokens, max_new_tokens=new, min_new_tokens=new, do_sample=False, pad_token_id=0)
     print(time.process_time() - start, flush=True)
 """
+# What GENERATE is given, and how many turns it has for each of ROUNDS. The small one shows the cost of a token at its worst, the other
+# has the shape of SmolLM2-135M, the smallest model of its kind that people run.
+MODELS = {"5M parameters": ("2048 256 704 6 8 4 48", 12), "SmolLM2-135M": ("49152 576 1536 30 9 3 16", 3)}
 
 
 class Recorded:
@@ -75,7 +79,7 @@ def show(name, plain, recorded, unit):
     ratios = [a / b for a, b in zip(plain, recorded)]
     low, high = interval(ratios)
     print(
-        f"  {name:34} {min(plain):8.3f} -> {min(recorded):8.3f} {unit:13} rate {min(plain) / min(recorded):.4f}, "
+        f"  {name:40} {min(plain):8.3f} -> {min(recorded):8.3f} {unit:13} rate {min(plain) / min(recorded):.4f}, "
         f"middle of {len(plain)} pairs {statistics.median(ratios):.4f} ({low:.4f} to {high:.4f})",
         flush=True,
     )
@@ -90,7 +94,7 @@ def bench_spawn(world, spawn):
             ).stdout.split()[0]
         )
         plain, recorded = world.pairs(call, ROUNDS)
-        print(f"  {name:34} {min(plain):8.3f} -> {min(recorded):8.3f} ms, {min(recorded) - min(plain):+.3f}", flush=True)
+        print(f"  {name:40} {min(plain):8.3f} -> {min(recorded):8.3f} ms, {min(recorded) - min(plain):+.3f}", flush=True)
 
 
 def children_seconds():
@@ -190,10 +194,10 @@ def bench_llama(world, memtally, folder):
 class Generator:
     """A program of PyTorch that goes on for the whole bench; a turn is one generate, in its own processor time."""
 
-    def __init__(self, command, environment):
+    def __init__(self, command, environment, model):
         python = os.environ.get("BENCH_PYTHON", sys.executable)
         self.process = subprocess.Popen(
-            [*command, python, "-c", GENERATE], env=environment, text=True,
+            [*command, python, "-c", GENERATE, *model.split()], env=environment, text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         )
         for _ in range(3):
@@ -217,22 +221,27 @@ def bench_torch(world, memtally, folder):
     if probe.returncode != 0:
         print("  PyTorch generate: no PyTorch and transformers in", re.sub(r"^.*/", "", python))
         return
-    run = lambda name, *more: [memtally, "run", "-q", "-o", os.path.join(folder, name), *more, "--"]  # noqa: E731
+    for name, (model, turns) in MODELS.items():
+        bench_generate(world, memtally, os.path.join(folder, name.split()[0]), name, model, turns * ROUNDS)
+
+
+def bench_generate(world, memtally, folder, name, model, turns):
+    run = lambda way, *more: [memtally, "run", "-q", "-o", f"{folder}-{way}", *more, "--"]  # noqa: E731
     plain = world.environment(0)
     ways = {
-        "without": Generator([], plain),
-        "PyTorch generate, recorder alone": Generator([], world.environment(1)),
-        "the same, memtally run": Generator(run("whole"), plain),
-        "the same, run --layers": Generator(run("layers", "--layers"), plain),
+        "without": Generator([], plain, model),
+        "recorder alone": Generator([], world.environment(1), model),
+        "memtally run": Generator(run("whole"), plain, model),
+        "run --layers": Generator(run("layers", "--layers"), plain, model),
     }
-    found = {name: [] for name in ways}
-    for turn in range(12 * ROUNDS):
-        for name in sorted(ways, key=lambda name: hash((turn, name))):
-            found[name].append(ways[name].turn())
+    found = {way: [] for way in ways}
+    for turn in range(turns):
+        for way in sorted(ways, key=lambda way: hash((turn, way))):
+            found[way].append(ways[way].turn())
     for generator in ways.values():
         generator.end()
-    for name in list(ways)[1:]:
-        show(name, found["without"], found[name], "s")
+    for way in list(ways)[1:]:
+        show(f"generate, {name}, {way}", found["without"], found[way], "s")
     world.clear()
 
 

@@ -36,6 +36,15 @@ def test_parts_are_the_programs_own_sums():
               f"{1 - shown:.3%} of the highest size not shown", flush=True)
 
 
+def test_a_cache_is_known_between_tokens_however_quick_they_are():
+    with tempfile.TemporaryDirectory() as folder:
+        with open(os.path.join(folder, "sitecustomize.py"), "w", encoding="utf-8") as file:
+            file.write("from _memtally_helper.watch import caches\ncaches.QUICK = 1000\n")
+        environment = on_host.stage(os.path.join(folder, "stage")) | {"PYTHONPATH": folder}
+        said, _, midway = on_host.record(folder, environment, "dense", "float32", "1", "midway", marked="midway")
+    assert on_host.recorded_parts(midway)["kv_cache"] == said["midway"] > 0, (on_host.recorded_parts(midway), said)
+
+
 def both(name, *options, **more):
     """What a program prints by itself and recorded, less addresses and numbers of processes."""
     with tempfile.TemporaryDirectory() as folder:

@@ -35,7 +35,7 @@ def program(name):
     return os.path.join(torch_program.PROGRAMS, name)
 
 
-def record(folder, environment, *words):
+def record(folder, environment, *words, marked="held"):
     """Records a run of on_host.py: what it said, and the tallies of its peak and of the moment that it marked."""
     path, recording = os.path.join(folder, "figures"), os.path.join(folder, "recording")
     done = memtally.must("run", "-q", *memtally.PICTURES, "-o", recording, "--", engine.torch(), program("on_host.py"), *words, path,
@@ -44,7 +44,7 @@ def record(folder, environment, *words):
     with open(path, encoding="utf-8") as file:
         said = json.load(file)
     peak = memtally.report(recording)
-    (mark,) = [one for one in peak["marks"] if one["name"] == "held"]
+    (mark,) = [one for one in peak["marks"] if one["name"] == marked]
     for name in os.listdir(recording):
         if name.endswith(".trace"):
             with open(os.path.join(recording, name), encoding="utf-8") as file:

@@ -44,7 +44,7 @@ class Labels:
         # The recorder as a module of Python's is called in a quarter of the time.
         self.label_block = getattr(frames.recorder, "label_block", None) or hook("label_block", *arguments)
         self.label_range = getattr(frames.recorder, "label", None) or hook("label", *arguments)
-        self.told = {}  # id of a tensor: weak reference, address, category, name
+        self.told = {}  # id of a storage: weak reference, address, category, name
         self.pinned = set()  # addresses of storages that go back to PyTorch
 
     def __bool__(self):
@@ -54,13 +54,15 @@ class Labels:
         self.label_block = None
 
     def tell(self, tensor, category, name):
-        """Of a tensor that is looked at again and again: only when something of it is new."""
-        known = self.told.get(id(tensor))
-        if known and known[0]() is tensor and known[1:] == (tensor.data_ptr(), category, name):
+        """Of a tensor that is looked at again and again: only when something of it is new. Its storage is known by a weak
+        reference, since torch.utils.swap_tensors() refuses tensors that have one."""
+        storage = tensor.untyped_storage()
+        key, address = id(storage), storage.data_ptr()
+        known = self.told.get(key)
+        if known and known[0]() is storage and known[1:] == (address, category, name):
             return
         self.tell_anew(tensor, category, name)
-        key = id(tensor)
-        self.told[key] = (weakref.ref(tensor, lambda _: self.told.pop(key, None)), tensor.data_ptr(), category, name)
+        self.told[key] = (weakref.ref(storage, lambda _: self.told.pop(key, None)), address, category, name)
 
     def tell_anew(self, tensor, category, name):
         """Raises where a tensor has no storage (RuntimeError, NotImplementedError)."""

@@ -114,6 +114,35 @@ def test_without_proc_the_essentials_are_missing():
     assert check_named(document, "pictures")["state"] == "missing"
 
 
+# What /sys has of two cards, of AMD and of NVIDIA.
+CARDS = """
+mount -t tmpfs none /sys/class || exit 99
+for card in 0:amdgpu 1:nvidia; do
+    mkdir -p /sys/class/drm/card${card%:*}/device
+    ln -s ../../../../bus/pci/drivers/${card#*:} /sys/class/drm/card${card%:*}/device/driver
+done
+"$0" doctor --json >"$1/doctor" || exit 98
+"$0" run -q -o "$1/recording" -- true || exit 97
+exec "$0" report --json "$1/recording"
+"""
+
+
+def test_a_device_of_amd_is_said_to_be_there_and_unseen():
+    if not shutil.which("unshare"):
+        raise tap.Skip("needs unshare")
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(["unshare", "-rm", "sh", "-c", CARDS, MEMTALLY, folder], capture_output=True, text=True, timeout=60, check=False)
+        if done.returncode in (1, 99) and not done.stdout:
+            raise tap.Skip("mounting is not permitted")
+        assert done.returncode == 0, done
+        with open(f"{folder}/doctor", encoding="utf-8") as file:
+            found = check_named(json.load(file), "drm")
+    cards, _, unseen = found["finding"].partition("; ")
+    assert sorted(cards.split(", ")) == ["amdgpu (card0)", "nvidia (card1)"], found
+    assert unseen == "memory of AMD's and Intel's devices is not recorded", found
+    assert "memory of AMD's and Intel's devices is not recorded, and here is amdgpu (card0)" in json.loads(done.stdout)["notes"], done.stdout
+
+
 def test_operands_are_refused():
     assert doctor("now").returncode == 2
 

@@ -111,6 +111,20 @@ def generate(model, batch, **options):
     return {"kv_cache": sum(keys.values()), "recurrent_state": sum(states.values())}, (out, cache)
 
 
+def midway(model, batch):
+    """The cache is gone at the end; its sum is of a token in the middle."""
+    cache, sums = transformers.DynamicCache(), []
+
+    def after_token(ids, scores, **options):
+        sums.append(sum(storages(tensors_of(cache)).values()))
+        if len(sums) == NEW // 2:
+            mark(b"midway")
+        return torch.zeros(len(ids), dtype=torch.bool)
+
+    generate(model, batch, past_key_values=cache, stopping_criteria=[after_token])
+    return {"midway": sums[NEW // 2 - 1]}, (sums,)
+
+
 def static(model, batch):
     return generate(model, batch, cache_implementation="static", disable_compile=True)
 

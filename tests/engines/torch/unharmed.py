@@ -51,6 +51,9 @@ def main():
             call()
         except Exception:
             traceback.print_exc(file=sys.stdout)
+    one, other = torch.nn.Linear(8, 8), torch.nn.Linear(8, 8)
+    one(torch.ones(1, 8)).sum().backward()
+    torch.utils.swap_tensors(one.weight, other.weight)  # refused where anybody has a weak reference
     # PyTorch writes a storage's address into what it pickles, so that two runs need not write the same number of bytes.
     again = pickle.loads(pickle.dumps(model))
     print(type(copy.deepcopy(model)).__name__, vars(again).keys() == vars(model).keys(),
