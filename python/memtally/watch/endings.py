@@ -9,6 +9,7 @@ keep a program that waits in C from being ended.
 
 import atexit
 import os
+import posix
 
 ENDS = ("_exit", "abort", "execv", "execve")
 _calls = []
@@ -24,7 +25,8 @@ def before(call):
     _calls.append(call)
     if len(_calls) == 1:
         for name in ENDS:
-            setattr(os, name, _after_finish(getattr(os, name)))
+            end = _after_finish(getattr(os, name))
+            os.__dict__[name] = posix.__dict__[name] = end  # pickle looks for it in posix
 
 
 def finish():

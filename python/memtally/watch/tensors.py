@@ -13,6 +13,7 @@ import weakref
 from . import caches, cpu, hooks
 
 SHARE = 0.02  # of the time
+PARTS_DEPTH = 4  # of tensors within tensors
 SHARE_AFTER_PHASES = 0.001  # where nothing was loaded
 
 
@@ -48,8 +49,11 @@ class Holders:
             key = id(module)
             if key not in self.modules:
                 self.modules[key] = weakref.ref(module, lambda _: self.modules.pop(key, None))
-            if not self._is_compiling():
-                self.tell_anew(tensor, "weights", kind)
+            try:
+                if not self._is_compiling():
+                    self.tell_anew(tensor, "weights", kind)
+            except Exception as error:
+                self.trace.failed("parameters and buffers", error)
 
         return registered
 
@@ -98,13 +102,16 @@ class Holders:
             self.told[address] = (category, name)
             self.trace.line("h", time.monotonic_ns(), "%x" % address, category, name)
 
-    def _has_parts(self, tensor, tell, category, name):
-        """Of a tensor that is made of others, as a quantised one is, they are told. Whether it is."""
+    def _has_parts(self, tensor, tell, category, name, depth=0):
+        """Of a tensor that is made of others, as a quantised one is, they are told. Whether it is. One that was swapped may be a
+        part of itself."""
         flatten = getattr(type(tensor), "__tensor_flatten__", None)
         if flatten is None or hasattr(tensor, "_local_tensor"):
             return False
-        for part in flatten(tensor)[0]:
-            tell(getattr(tensor, part), category, name)
+        for part in flatten(tensor)[0] if depth < PARTS_DEPTH else ():
+            inner = getattr(tensor, part)
+            if not self._has_parts(inner, tell, category, name, depth + 1):
+                tell(inner, category, name)
         return True
 
     def _is_on_host(self, tensor):
