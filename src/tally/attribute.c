@@ -601,11 +601,9 @@ static void count_run(struct painter *painter, struct mt_shared_pages *seen, uin
  * kernel's own special mappings of device pages. */
 static int is_counted(const struct mt_vma *vma)
 {
-    if (!vma)
-        return 1;
-    if (vma->kind == MT_VMA_SPECIAL)
+    if (vma && vma->kind == MT_VMA_SPECIAL)
         return strncmp(vma->name, "[vvar", 5) != 0;
-    return vma->kind != MT_VMA_DEVICE && vma->kind != MT_VMA_HUGETLB;
+    return !vma || (vma->kind != MT_VMA_DEVICE && vma->kind != MT_VMA_HUGETLB);
 }
 
 static uint64_t count_pages(struct painter *painter, struct mt_shared_pages *seen)
