@@ -278,6 +278,9 @@ static void wait_for_the_rest(struct mt_run *run)
 {
     const struct timespec pause = {.tv_nsec = STEP_MS * 1000000};
     if (run->is_attached) {
+        mt_watch_last_sizes(run);
+        if (mt_monotonic_ns() - run->start_ns >= MT_WATCH_GPUS_EVERY_NS)
+            mt_watch_gpus(run, mt_monotonic_ns());
         mt_watch_picture_the_rest(run);
         mt_watch_machine(run);
         return;

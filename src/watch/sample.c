@@ -208,6 +208,16 @@ static void look_at_processes(struct mt_run *run, uint64_t now_ns)
         run->peak_resident_bytes = sum;
 }
 
+/* A last look may be long ago, and the kernel tells then what the highest was since. */
+void mt_watch_last_sizes(struct mt_run *run)
+{
+    uint64_t now_ns = mt_monotonic_ns();
+    for (size_t i = 0; i < run->n_processes; i++)
+        if (now_ns - run->processes[i].sampled_ns >= SAMPLE_EVERY_NS)
+            run->processes[i].sampled_ns = 0;
+    look_at_processes(run, now_ns);
+}
+
 static void write_file(struct mt_run *run, enum mt_machine_text kind, const char *path)
 {
     char text[TEXT_BYTES];
