@@ -312,8 +312,9 @@ static void signal_all(struct mt_guard *guard, int number)
             guard->os.signal(guard->os.context, guard->job->pids[i], number);
         return;
     }
-    mt_process_tree(&guard->os.host, guard->options.pid, &guard->tree,
-                    NULL); /* leaves nobody out */
+    /* Leaves nobody out. Where there is no memory for it, the program itself has the signal. */
+    if (mt_process_tree(&guard->os.host, guard->options.pid, &guard->tree, NULL) < 0)
+        guard->os.signal(guard->os.context, guard->options.pid, number);
     for (size_t i = 0; i < guard->tree.n; i++)
         if (guard->tree.items[i].pid != guard->os.pid)
             guard->os.signal(guard->os.context, guard->tree.items[i].pid, number);

@@ -378,5 +378,7 @@ void mt_pool_front_count(struct mt_pool *pool, struct mt_pool_stats *stats)
         stats->n_frees += mt_pool_read(&front->n_kept);
     }
     stats->front_bytes += mt_pool_transfer_bytes(pool);
-    stats->live_bytes -= stats->front_bytes;
+    /* What moves meanwhile may be counted twice. */
+    stats->live_bytes -=
+        stats->front_bytes < stats->live_bytes ? stats->front_bytes : stats->live_bytes;
 }

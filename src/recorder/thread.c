@@ -231,12 +231,15 @@ static void init_thread(struct thread *thread, struct process *process, uint32_t
     thread->alive = 1;
 }
 
+/* From then on a handler that forks tells by it what it came upon. */
 static void make_thread(struct beginning *beginning)
 {
     struct process *process = memtally_recorder.process;
     struct thread *thread = get_thread(process);
-    if (thread)
+    if (thread) {
         init_thread(thread, process, beginning->tid);
+        memtally_tls.thread = thread;
+    }
     beginning->thread = thread;
 }
 
@@ -271,7 +274,6 @@ static struct thread *begin_own(struct tls *tls)
         begin_further(&beginning);
     if (!beginning.thread)
         return NULL;
-    tls->thread = beginning.thread;
     if (memtally_recorder.has_key)
         pthread_setspecific(memtally_recorder.key, tls->thread);
     return tls->thread;

@@ -460,6 +460,15 @@ static int start_over(struct picture *picture)
     return !picture->written;
 }
 
+/* A process that has ended shows no pages, which are not to be taken for all that it had. Where its
+ * memory had gone before pagemap was opened, a scan crashes some versions of Linux; a read gives
+ * nothing. */
+static int is_gone(const struct picture *picture)
+{
+    uint64_t entry;
+    return picture->os->pread(picture->pagemap, &entry, sizeof entry, 0) == 0;
+}
+
 static enum mt_picture_method write_pages(struct picture *picture)
 {
     enum mt_picture_method method = MT_METHOD_NONE;
@@ -467,10 +476,12 @@ static enum mt_picture_method write_pages(struct picture *picture)
     if (fd < 0)
         return MT_METHOD_NONE;
     picture->pagemap = fd;
-    if (!picture->request->avoid_scan && scan_pages(picture, fd))
+    if (!picture->request->avoid_scan && !is_gone(picture) && scan_pages(picture, fd))
         method = MT_METHOD_SCAN;
     else if (start_over(picture) && walk_pagemap(picture, fd))
         method = MT_METHOD_PAGEMAP;
+    if (is_gone(picture))
+        method = MT_METHOD_NONE;
     close_run(picture);
     flush_runs(picture);
     picture->os->close(fd);

@@ -134,8 +134,10 @@ void mt_watch_gpus(struct mt_run *run, uint64_t now_ns)
     uint64_t cpu_ns = mt_thread_cpu_ns();
     int is_drm_used = run->is_attached && mt_watch_drm(run);
     int is_used = !gpus->is_refused && find_users(run);
-    if (is_used && !gpus->is_open)
+    if (is_used && !gpus->is_open) {
         gpus->is_refused = !open_devices(run);
+        cpu_ns = mt_thread_cpu_ns(); /* that is done once, and takes as long as a hundred looks */
+    }
     for (unsigned i = 0; is_used && !gpus->is_refused && i < gpus->n; i++)
         look_at_device(run, i);
     uint64_t longer_ns = gpus->apart_ns + gpus->apart_ns / 2;

@@ -274,10 +274,23 @@ int mt_run_poll(struct mt_run *run, int timeout_ms, struct mt_run_status *status
     return 0;
 }
 
+/* The last looks of each kind may be long ago, unless it has only begun. */
+static void look_once_more(struct mt_run *run)
+{
+    uint64_t now_ns = mt_monotonic_ns();
+    int has_only_begun = now_ns - run->start_ns < MT_WATCH_GPUS_EVERY_NS;
+    if (!has_only_begun)
+        mt_watch_tree(run, now_ns);
+    mt_watch_last_sizes(run);
+    if (!has_only_begun)
+        mt_watch_gpus(run, now_ns);
+}
+
 static void wait_for_the_rest(struct mt_run *run)
 {
     const struct timespec pause = {.tv_nsec = STEP_MS * 1000000};
     if (run->is_attached) {
+        look_once_more(run);
         mt_watch_picture_the_rest(run);
         mt_watch_machine(run);
         return;

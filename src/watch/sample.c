@@ -144,6 +144,7 @@ static void take_picture(struct mt_run *run, struct watched *process)
 {
     char directory[32];
     struct mt_picture_result result;
+    uint64_t begun_ns = mt_thread_cpu_ns(); /* who has forked is asked of all processes */
     snprintf(directory, sizeof directory, "/proc/%d", (int)process->reader);
     const struct mt_picture_request request = {
         .process_directory = directory,
@@ -157,13 +158,14 @@ static void take_picture(struct mt_run *run, struct watched *process)
     };
     uint64_t cost_ns = mt_thread_cpu_ns();
     mt_picture_take(&run->writer, &request, &result);
-    cost_ns = mt_thread_cpu_ns() - cost_ns;
-    run->picture_spent_ns += cost_ns;
+    uint64_t ended_ns = mt_thread_cpu_ns();
+    cost_ns = ended_ns - cost_ns;
+    run->picture_spent_ns += ended_ns - begun_ns;
     /* A small picture's cost is not in its pages. */
     uint64_t mib = process->resident_bytes >> 20;
     if (mib >= 64 && cost_ns > PICTURE_BASE_NS)
         run->ns_per_mib = (cost_ns - PICTURE_BASE_NS) / mib + 1;
-    run->file.header->picture_ns += cost_ns;
+    run->file.header->picture_ns += ended_ns - begun_ns;
     run->file.header->pictures_taken += (uint64_t)result.complete;
     process->pictured_bytes = process->resident_bytes;
     process->pictured_ns = mt_monotonic_ns();
@@ -206,6 +208,16 @@ static void look_at_processes(struct mt_run *run, uint64_t now_ns)
     }
     if (sum > run->peak_resident_bytes)
         run->peak_resident_bytes = sum;
+}
+
+/* A last look may be long ago, and the kernel tells then what the highest was since. */
+void mt_watch_last_sizes(struct mt_run *run)
+{
+    uint64_t now_ns = mt_monotonic_ns();
+    for (size_t i = 0; i < run->n_processes; i++)
+        if (now_ns - run->processes[i].sampled_ns >= SAMPLE_EVERY_NS)
+            run->processes[i].sampled_ns = 0;
+    look_at_processes(run, now_ns);
 }
 
 static void write_file(struct mt_run *run, enum mt_machine_text kind, const char *path)

@@ -144,6 +144,9 @@ uint64_t mt_watch_apart_ns(uint64_t every_ns, uint64_t cost_ns, uint64_t times);
 /* When a look is due next (sample.c). */
 uint64_t mt_watch_next_ns(const struct mt_run *run);
 
+/* Says once more how large each process is and was (sample.c). */
+void mt_watch_last_sizes(struct mt_run *run);
+
 /* Pictures each process of which there is none yet, whatever it costs (sample.c). */
 void mt_watch_picture_the_rest(struct mt_run *run);
 

@@ -28,6 +28,7 @@ static struct {
     int scan_error_at;
     int pagemap_error; /* errno of opening it */
     int read_error;    /* errno of reading it */
+    int gone_at;       /* the process is gone after so many scans; 0: stays */
     int scans;
     uint64_t largest_scan_bytes; /* that one call could look through */
     int asked;                   /* calls */
@@ -101,6 +102,8 @@ static long fake_pread(int fd, void *bytes, size_t length, uint64_t offset)
     assert_int_equal(offset % 8, 0);
     if (process.read_error)
         return -process.read_error;
+    if (process.gone_at && process.asked >= process.gone_at - 1)
+        return 0;
     size_t n = length / 8 < 100 ? length / 8 : 100; /* fewer than asked for */
     for (size_t i = 0; i < n; i++)
         entries[i] = entry_of(offset / 8 + i);
@@ -452,6 +455,21 @@ static void test_a_process_whose_pagemap_cannot_be_read_is_incomplete(void **sta
     assert_int_equal(shown.n_runs, 0);
 }
 
+/* 1: before the first scan, which there is none of then; 2: after it. */
+static void test_a_process_that_ends_meanwhile_is_incomplete(void **state)
+{
+    (void)state;
+    for (int at = 1; at <= 2; at++) {
+        use_small_process();
+        process.gone_at = at;
+        struct shown shown = picture(0);
+        assert_int_equal(shown.result.complete, 0);
+        assert_int_equal(shown.result.method, MT_METHOD_NONE);
+        assert_int_equal(process.asked > 0, at == 2);
+        free(shown.runs);
+    }
+}
+
 /* The disk is full while the picture is written. */
 static int fail_back(void *address, size_t length)
 {
@@ -537,6 +555,7 @@ int main(void)
         cmocka_unit_test(test_a_scan_that_fails_after_much_is_incomplete),
         cmocka_unit_test(test_a_process_whose_maps_cannot_be_read_is_incomplete),
         cmocka_unit_test(test_a_process_whose_pagemap_cannot_be_read_is_incomplete),
+        cmocka_unit_test(test_a_process_that_ends_meanwhile_is_incomplete),
         cmocka_unit_test(test_a_picture_that_could_not_be_written_is_incomplete),
         cmocka_unit_test(test_the_resident_size_is_the_second_number_of_statm),
     };

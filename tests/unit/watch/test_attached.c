@@ -77,6 +77,22 @@ static void test_what_does_not_change_is_looked_at_seldom(void **state)
     end(run, pid);
 }
 
+/* What it took since the last look that rests would else not be known. */
+static void test_it_is_looked_at_once_more_at_the_end(void **state)
+{
+    (void)state;
+    struct mt_run_result result;
+    struct mt_error error;
+    pid_t pid = start_child();
+    struct mt_run *run = attach_to(pid);
+    usleep(30000);
+    if (mt_run_finish(run, NULL, NULL, &result, &error) < 0)
+        fail_msg("%s", error.text);
+    assert_true(n_sizes > 0);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+}
+
 static void test_the_time_after_a_look_grows_with_what_it_took(void **state)
 {
     (void)state;
@@ -101,6 +117,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_does_not_change_is_looked_at_seldom),
+        cmocka_unit_test(test_it_is_looked_at_once_more_at_the_end),
         cmocka_unit_test(test_the_time_after_a_look_grows_with_what_it_took),
         cmocka_unit_test(test_all_looks_together_may_take_less_than_a_hundredth),
     };
