@@ -118,7 +118,7 @@ class Caches:
             for layer in list(layers):
                 self.look_at_layer(layer)
         last = self.last_tokens.get(thread)
-        if last is None:  # a loop of the program's own, whose end nobody tells
+        if last is None:  # outside of generate(): a loop of the program's own may end at any token
             return
         is_quick = now - last < QUICK and not self.is_cuda_there()  # devices are told the time as well
         (self.quick.add if is_quick else self.quick.discard)(thread)
