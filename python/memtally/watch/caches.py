@@ -51,10 +51,11 @@ class Caches:
         self.tell = tell
         self.tell_anew = tell_anew
         self.caches = {}  # id: weak reference
-        self.known = {}  # id of a tensor of a device: weak reference
+        self.known = {}  # id of a storage of a device: weak reference
         self.is_cuda_there = torch.cuda.is_initialized
-        self.quick_thread = None  # where tokens come so quickly that layers are looked at after each of them
-        self.last_token = 0.0
+        self.is_compiling = hooks.compiling(torch)
+        self.last_tokens = {}  # thread in a generate(): time
+        self.quick = set()  # of these threads, where tokens come so quickly that layers are looked at after each of them
         kinds = (getattr(torch, name, None) for name in ("dtype", "device", "Size"))
         self.plain = {int, float, str, bool, type(None), *kinds}  # what holds no tensor
 
@@ -62,16 +63,30 @@ class Caches:
         for name, kind in list(vars(module).items()):
             is_own = isinstance(kind, type) and kind.__module__ == module.__name__ and "__init__" in vars(kind)
             if is_own and "Cache" in name and "Layer" not in name:  # a layer is looked at as it changes
-                hooks.replace(module, name + ".__init__", self._around_init, unseen=True)
+                hooks.replace(module, name + ".__init__", self._around_init)
 
     def _around_init(self, make):
+        is_compiling, keep = self.is_compiling, hooks.plain(self._keep)
+
         def make_and_keep(cache, *args, **kwargs):
-            result = make(cache, *args, **kwargs)
-            key = id(cache)
-            self.caches[key] = weakref.ref(cache, lambda _: self.caches.pop(key, None))
+            if is_compiling():
+                return make(cache, *args, **kwargs)
+            try:
+                result = make(cache, *args, **kwargs)
+            except BaseException as error:
+                hooks.leave_out_own_frames(error)
+                raise
+            keep(cache)
             return result
 
         return make_and_keep
+
+    def _keep(self, cache):
+        key = id(cache)
+        try:
+            self.caches[key] = weakref.ref(cache, lambda _: self.caches.pop(key, None))
+        except TypeError:  # a class with slots
+            pass
 
     def look(self):
         """At all of them. Never raises."""
@@ -99,29 +114,39 @@ class Caches:
     def _look_at_layers(self, layers):
         """Of the cache of a token that was just written."""
         now, thread = time.monotonic(), threading.get_ident()
-        if self.quick_thread == thread:
+        if thread in self.quick:
             for layer in list(layers):
                 self.look_at_layer(layer)
-        is_quick = now - self.last_token < QUICK and not self.is_cuda_there()  # devices are told the time as well
-        self.quick_thread = thread if is_quick else None
-        self.last_token = now
+        last = self.last_tokens.get(thread)
+        if last is None:  # outside of generate(): a loop of the program's own may end at any token
+            return
+        is_quick = now - last < QUICK and not self.is_cuda_there()  # devices are told the time as well
+        (self.quick.add if is_quick else self.quick.discard)(thread)
+        self.last_tokens[thread] = now
 
     def during_generate(self, generate):
         """Makes the function of that name: how quick its tokens are is not known yet."""
 
         def generate_anew(*args, **kwargs):
-            self.quick_thread, self.last_token = None, 0.0
+            thread = threading.get_ident()
+            self.quick.discard(thread)
+            self.last_tokens[thread] = 0.0
             try:
                 return generate(*args, **kwargs)
             finally:
-                self.quick_thread = None
+                self.quick.discard(thread)
+                self.last_tokens.pop(thread, None)
 
         return generate_anew
 
     def around_layer(self, update):
         """Makes the function that changes a layer. It runs for each layer and token: the shortest way."""
-        is_compiling = self.torch.compiler.is_compiling if hasattr(self.torch, "compiler") else lambda: False
-        this_thread = threading.get_ident
+        is_compiling = self.is_compiling
+        quick, this_thread, look_at_layer = self.quick, threading.get_ident, self.look_at_layer
+
+        def look(layer):
+            if this_thread() not in quick:
+                look_at_layer(layer)
 
         def update_and_look(layer, *args, **kwargs):
             if is_compiling():
@@ -131,8 +156,7 @@ class Caches:
             except BaseException as error:
                 hooks.leave_out_own_frames(error)
                 raise
-            if self.quick_thread != this_thread():
-                self.look_at_layer(layer)
+            look(layer)
             return result
 
         return update_and_look
@@ -189,13 +213,18 @@ class Caches:
             self.trace.failed("caches", error)
 
     def _is_known(self, tensor):
-        """Whether a tensor of a device was here before. Its address says less: another one's may be the same."""
+        """Whether a storage of a device was here before. Its address says less: another one's may be the same. The tensor itself
+        gets no weak reference, see cpu.Labels.tell()."""
         if tensor.is_cpu:
             return False
-        key = id(tensor)
+        try:
+            storage = tensor.untyped_storage()
+        except (RuntimeError, NotImplementedError):  # none
+            return False
+        key = id(storage)
         known = self.known.get(key)
-        if known is None or known() is not tensor:
-            self.known[key] = weakref.ref(tensor, lambda _: self.known.pop(key, None))
+        if known is None or known() is not storage:
+            self.known[key] = weakref.ref(storage, lambda _: self.known.pop(key, None))
             return False
         return True
 

@@ -132,6 +132,7 @@ class Steps:
         self.torch = torch
         self.caches = caches
         self.scopes = Scopes()
+        self.is_compiling = hooks.compiling(torch)
 
     def start(self, watch):
         hooks.replace(self.torch.autograd, "backward", self.scopes.during("backward"), unseen=True)
@@ -144,7 +145,7 @@ class Steps:
         watch.when_imported("transformers.generation.utils", self._wrap_generation)
 
     def _before_step(self, optimizer, args, kwargs):
-        if STEP not in self.scopes.names and not self.torch.compiler.is_compiling():
+        if STEP not in self.scopes.names and not self.is_compiling():
             self.scopes.begin(STEP)
 
     def _after_step(self, optimizer, args, kwargs):

@@ -25,8 +25,11 @@ def before(call):
     _calls.append(call)
     if len(_calls) == 1:
         for name in ENDS:
-            end = _after_finish(getattr(os, name))
+            function = getattr(os, name)
+            end = _after_finish(function)
             os.__dict__[name] = posix.__dict__[name] = end  # pickle looks for it in posix
+            if function in os.supports_fd:
+                os.supports_fd.add(end)
 
 
 def finish():
@@ -40,9 +43,15 @@ def finish():
 def _after_finish(function):
     import functools
 
+    from . import hooks
+
     @functools.wraps(function)
     def end(*args, **kwargs):
         finish()
-        return function(*args, **kwargs)
+        try:
+            return function(*args, **kwargs)
+        except BaseException as error:
+            hooks.leave_out_own_frames(error)
+            raise
 
     return end

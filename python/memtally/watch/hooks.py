@@ -111,6 +111,20 @@ def find(module, path):
     return (holder, name) if holder is not None and has else None
 
 
+def compiling(torch):
+    """What says whether torch.compile() looks on. Some versions before 2.3 cannot tell."""
+    return getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)
+
+
+def plain(method):
+    """A function that calls a bound method. torch.compile() looks at all that a function encloses, and knows no objects of ours."""
+
+    def call(*args):
+        return method(*args)
+
+    return call
+
+
 def leave_out_own_frames(error):
     """Of an exception that passes through us: to be raised again, as if it had come without us."""
     trace = error.__traceback__

@@ -272,11 +272,17 @@ class Layers:
             hooks.replace(module, name + ".update", functools.partial(self._around_update, bool(of_layers)))
 
     def _around_update(self, is_of_layer, update):
-        def update_and_count(cache, *args, **kwargs):
-            result = update(cache, *args, **kwargs)
-            if self.calls and not self.is_compiling():
+        is_compiling = self.is_compiling
+
+        def count(cache, args, kwargs, result):
+            if self.calls:
                 layer = "" if is_of_layer else args[2] if len(args) > 2 else kwargs.get("layer_idx", "")
                 self._quietly(self._count_cache, cache, layer, result)
+
+        def update_and_count(cache, *args, **kwargs):
+            result = update(cache, *args, **kwargs)
+            if not is_compiling():
+                count(cache, args, kwargs, result)
             return result
 
         return update_and_count

@@ -208,7 +208,10 @@ class Holders:
                     hooks.replace(module, name + "." + update, around)
 
     def _around_update(self, update):
-        is_compiling = self.torch.compiler.is_compiling if hasattr(self.torch, "compiler") else lambda: False
+        is_compiling = hooks.compiling(self.torch)
+
+        def look(result, args, kwargs):
+            self.caches.look_after_update(result, *args, **kwargs)
 
         def update_and_tell(*args, **kwargs):
             if is_compiling():
@@ -219,7 +222,7 @@ class Holders:
                 hooks.leave_out_own_frames(error)
                 raise
             if args:
-                self.caches.look_after_update(result, *args, **kwargs)
+                look(result, args, kwargs)
             return result
 
         return update_and_tell

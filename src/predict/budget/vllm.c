@@ -372,8 +372,8 @@ static const char *graphs_note(const struct mt_predict_input *in)
                ? "the engine sets its own estimate aside; it was 14 % too high in one log, 2.4 GiB "
                  "too high in another, where nothing was used, and cost two thirds of the tokens "
                  "in a third; one start ran out of memory all the same"
-               : "this version sets nothing aside for CUDA graphs: they come on top of the "
-                 "budget, 0.06 to 1.03 GiB in logs";
+               : "this version sets nothing aside for the model's CUDA graphs: they come on top "
+                 "of the budget, 0.06 to 1.03 GiB in logs";
 }
 
 static void fill_pool(const struct mt_predict_input *in, const struct mt_budget_rank *rank,

@@ -51,6 +51,9 @@ def main():
             call()
         except Exception:
             traceback.print_exc(file=sys.stdout)
+    with torch.no_grad():  # makes its cache in the compiled code
+        compiled = torch.compile(model.forward, fullgraph=True, backend="eager")(torch.ones(1, 3, dtype=torch.long), use_cache=True)
+    print(type(compiled.past_key_values).__name__, compiled.past_key_values.get_seq_length())
     one, other = torch.nn.Linear(8, 8), torch.nn.Linear(8, 8)
     one(torch.ones(1, 8)).sum().backward()
     torch.utils.swap_tensors(one.weight, other.weight)  # refused where anybody has a weak reference
