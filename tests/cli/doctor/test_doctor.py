@@ -139,8 +139,8 @@ def test_a_device_of_amd_is_said_to_be_there_and_unseen():
             found = check_named(json.load(file), "drm")
     cards, _, unseen = found["finding"].partition("; ")
     assert sorted(cards.split(", ")) == ["amdgpu (card0)", "nvidia (card1)"], found
-    assert unseen == "memory of AMD's and Intel's devices is not recorded", found
-    assert "memory of AMD's and Intel's devices is not recorded, and here is amdgpu (card0)" in json.loads(done.stdout)["notes"], done.stdout
+    assert unseen == "memtally does not record memory of AMD's and Intel's devices", found
+    assert "memtally does not record memory of AMD's and Intel's devices, and here is amdgpu (card0)" in json.loads(done.stdout)["notes"], done.stdout
 
 
 def test_operands_are_refused():
