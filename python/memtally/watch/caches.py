@@ -66,20 +66,12 @@ class Caches:
                 hooks.replace(module, name + ".__init__", self._around_init)
 
     def _around_init(self, make):
-        is_compiling, keep = self.is_compiling, hooks.plain(self._keep)
+        keep = hooks.plain(self._keep)
 
-        def make_and_keep(cache, *args, **kwargs):
-            if is_compiling():
-                return make(cache, *args, **kwargs)
-            try:
-                result = make(cache, *args, **kwargs)
-            except BaseException as error:
-                hooks.leave_out_own_frames(error)
-                raise
+        def keep_it(_, cache, *args, **kwargs):
             keep(cache)
-            return result
 
-        return make_and_keep
+        return hooks.followed(make, self.is_compiling, keep_it)
 
     def _keep(self, cache):
         key = id(cache)

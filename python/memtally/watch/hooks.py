@@ -133,6 +133,23 @@ def leave_out_own_frames(error):
     error.__traceback__ = trace
 
 
+def followed(function, is_compiling, call):
+    """A function after which call(result, arguments...) is made, but in compiled code. `call` is no method; see plain()."""
+
+    def do_and_call(*args, **kwargs):
+        if is_compiling():
+            return function(*args, **kwargs)
+        try:
+            result = function(*args, **kwargs)
+        except BaseException as error:
+            leave_out_own_frames(error)
+            raise
+        call(result, *args, **kwargs)
+        return result
+
+    return do_and_call
+
+
 def _unseen(function):
     def call(*args, **kwargs):
         try:

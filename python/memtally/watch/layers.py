@@ -63,7 +63,7 @@ class Layers:
         self.classes = set()
         self.handle = None
         self.next_write = 0.0
-        self.is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)
+        self.is_compiling = hooks.compiling(torch)
 
     def start(self, watch):
         self.counts.start()
@@ -272,20 +272,12 @@ class Layers:
             hooks.replace(module, name + ".update", functools.partial(self._around_update, bool(of_layers)))
 
     def _around_update(self, is_of_layer, update):
-        is_compiling = self.is_compiling
-
-        def count(cache, args, kwargs, result):
+        def count(result, cache, *args, **kwargs):
             if self.calls:
                 layer = "" if is_of_layer else args[2] if len(args) > 2 else kwargs.get("layer_idx", "")
                 self._quietly(self._count_cache, cache, layer, result)
 
-        def update_and_count(cache, *args, **kwargs):
-            result = update(cache, *args, **kwargs)
-            if not is_compiling():
-                count(cache, args, kwargs, result)
-            return result
-
-        return update_and_count
+        return hooks.followed(update, self.is_compiling, count)
 
     def _count_cache(self, cache, layer, result):
         """What a cache held counts until it is gone."""

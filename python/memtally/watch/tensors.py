@@ -24,6 +24,7 @@ class Holders:
         self.history = history
         self.modules = {}  # id: weak reference
         self.told = {}  # address: (category, name)
+        self.is_compiling = hooks.compiling(torch)
         self.labels = cpu.Labels(torch)
         self.caches = caches.Caches(trace, torch, self.labels, self.tell, self.tell_anew)
         self.next_look = 0.0
@@ -50,7 +51,7 @@ class Holders:
             if key not in self.modules:
                 self.modules[key] = weakref.ref(module, lambda _: self.modules.pop(key, None))
             try:
-                if not self._is_compiling():
+                if not self.is_compiling():
                     self.tell_anew(tensor, "weights", kind)
             except Exception as error:
                 self.trace.failed("parameters and buffers", error)
@@ -64,7 +65,7 @@ class Holders:
             def then_look(*args, **kwargs):
                 result = function(*args, **kwargs)
                 try:
-                    if not self._is_compiling():
+                    if not self.is_compiling():
                         call(args)
                 except Exception as error:
                     self.trace.failed("holders of tensors", error)
@@ -171,7 +172,7 @@ class Holders:
                 tell(buffer, "weights", "buffers")
 
     def _before_step(self, optimizer, args, kwargs):
-        if self._is_compiling():
+        if self.is_compiling():
             return
         try:
             for group in optimizer.param_groups:
@@ -183,7 +184,7 @@ class Holders:
             self.trace.failed("gradients", error)
 
     def _after_step(self, optimizer, args, kwargs):
-        if self._is_compiling():
+        if self.is_compiling():
             return
         try:
             for state in list(optimizer.state.values()):
@@ -191,10 +192,6 @@ class Holders:
                     self.tell(value, "training", "optimizer state")
         except Exception as error:
             self.trace.failed("optimizer state", error)
-
-    def _is_compiling(self):
-        compiler = getattr(self.torch, "compiler", None)
-        return bool(compiler and hasattr(compiler, "is_compiling") and compiler.is_compiling())
 
     def wrap_caches(self, module, called=""):
         """The classes of transformers whose update…() take keys and values, or states, and give them back. A cache that
@@ -208,21 +205,10 @@ class Holders:
                     hooks.replace(module, name + "." + update, around)
 
     def _around_update(self, update):
-        is_compiling = hooks.compiling(self.torch)
+        look_after = self.caches.look_after_update
 
-        def look(result, args, kwargs):
-            self.caches.look_after_update(result, *args, **kwargs)
-
-        def update_and_tell(*args, **kwargs):
-            if is_compiling():
-                return update(*args, **kwargs)
-            try:
-                result = update(*args, **kwargs)
-            except BaseException as error:
-                hooks.leave_out_own_frames(error)
-                raise
+        def look(result, *args, **kwargs):
             if args:
-                look(result, args, kwargs)
-            return result
+                look_after(result, *args, **kwargs)
 
-        return update_and_tell
+        return hooks.followed(update, self.is_compiling, look)
