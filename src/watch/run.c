@@ -105,6 +105,7 @@ static void destroy(struct mt_run *run)
     free(run->scratch);
     free(run->directory);
     free(run->side);
+    free(run->copied_recorder);
     free(run->group);
     free(run);
 }
@@ -125,7 +126,7 @@ int mt_run_prepare(struct mt_run *run, const struct mt_run_options *options, str
     if (result == 0)
         result = create_file(run, options, error);
     if (result == 0 && !run->is_attached)
-        mt_side_make(run);
+        mt_side_make(run, options->recorder_path);
     return result;
 }
 
@@ -164,8 +165,7 @@ static void leave_nothing(const struct mt_run *run)
         unlink(run->file_path);
     if (run->made_directory && run->directory)
         rmdir(run->directory);
-    if (run->side)
-        rmdir(run->side);
+    mt_side_leave(run);
 }
 
 void mt_run_undo(struct mt_run *run)

@@ -6,11 +6,14 @@
  * believed but what the reader of recordings checks. */
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -19,14 +22,73 @@
 
 #define MOST_NUMBERS 100000
 
-void mt_side_make(struct mt_run *run)
+/* Whether another user can read a file and go all the way to it. Paths are absolute. */
+static int is_for_all(const char *path)
+{
+    char folder[PATH_MAX];
+    struct stat status;
+    if (stat(path, &status) < 0 || !(status.st_mode & S_IROTH) || !realpath(path, folder))
+        return 0;
+    for (char *end = strrchr(folder, '/'); end > folder; end = strrchr(folder, '/')) {
+        *end = '\0';
+        if (stat(folder, &status) < 0 || !(status.st_mode & S_IXOTH))
+            return 0;
+    }
+    return 1;
+}
+
+static int copy_file(const char *from, const char *to)
+{
+    struct stat status;
+    int in = open(from, O_RDONLY | O_CLOEXEC);
+    int out = in < 0 ? -1 : open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    int is_copied = out >= 0 && fstat(in, &status) == 0;
+    for (off_t left = is_copied ? status.st_size : 0; left > 0 && is_copied;) {
+        ssize_t n = sendfile(out, in, NULL, (size_t)left);
+        is_copied = n > 0;
+        left -= n > 0 ? n : 0;
+    }
+    is_copied = is_copied && fchmod(out, 0444) == 0;
+    if (in >= 0)
+        close(in);
+    if (out >= 0)
+        close(out);
+    return is_copied;
+}
+
+/* The loader complains in a program of a user who cannot reach the recorder, and goes on without:
+ * such users get a copy. A file system whose files nobody may run would not do. */
+static void copy_recorder(struct mt_run *run, const char *recorder)
+{
+    char copy[PATH_MAX];
+    struct statvfs system;
+    if (is_for_all(recorder) || statvfs(run->side, &system) < 0 || system.f_flag & ST_NOEXEC)
+        return;
+    snprintf(copy, sizeof copy, "%s/libmemtally-record.so", run->side);
+    if (copy_file(recorder, copy))
+        run->copied_recorder = strdup(copy);
+    if (!run->copied_recorder)
+        unlink(copy);
+}
+
+void mt_side_leave(const struct mt_run *run)
+{
+    if (run->copied_recorder)
+        unlink(run->copied_recorder);
+    if (run->side)
+        rmdir(run->side);
+}
+
+void mt_side_make(struct mt_run *run, const char *recorder)
 {
     char path[] = "/tmp/memtally-XXXXXX";
     if (geteuid() != 0 || !run->has_recorder || !mkdtemp(path))
         return;
     if (chmod(path, 01733) == 0)
         run->side = strdup(path);
-    if (!run->side)
+    if (run->side)
+        copy_recorder(run, recorder);
+    else
         rmdir(path);
 }
 
@@ -80,7 +142,7 @@ int mt_side_take_in(const struct mt_run *run, int (*is_busy)(const struct mt_run
     }
     if (n >= 0)
         free(entries);
-    if (run->side)
-        rmdir(run->side);
+    if (!run->copied_recorder || !run->n_processes) /* what goes on starts others with it */
+        mt_side_leave(run);
     return result;
 }

@@ -103,7 +103,8 @@ static char *own_variable(enum own_variable which, const struct mt_run_options *
     mt_strbuf_puts(&text, own_names[which]);
     switch (which) {
     case OWN_PRELOAD:
-        mt_preload_put(&text, options->recorder_path, given->preloaded, given->is_rehearsed);
+        mt_preload_put(&text, run->copied_recorder ? run->copied_recorder : options->recorder_path,
+                       given->preloaded, given->is_rehearsed);
         break;
     case OWN_DIRECTORY:
         mt_strbuf_puts(&text, run->directory);

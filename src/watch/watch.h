@@ -87,6 +87,7 @@ struct mt_run {
     struct mt_writer writer;
     char *directory; /* absolute */
     char *side;      /* a folder for whom that one is closed to, see side.c; NULL where none is */
+    char *copied_recorder; /* in it, for whom the recorder's own folder is closed to; or NULL */
     int made_directory;
     pid_t pid;
     int pidfd; /* -1 where the kernel has none */
@@ -122,8 +123,12 @@ struct mt_run {
     void *scratch;
 };
 
-/* Makes run->side where it is needed and can be had (side.c). */
-void mt_side_make(struct mt_run *run);
+/* Makes run->side where it is needed and can be had, and copies the recorder into it if others
+ * cannot reach that (side.c). */
+void mt_side_make(struct mt_run *run, const char *recorder);
+
+/* Removes the copy, and the folder if nothing is left in it. */
+void mt_side_leave(const struct mt_run *run);
 
 /* Packs what was recorded there into the run's folder, unless `is_busy` says of a process that it
  * records still; removes the folder where nothing is left in it. Returns 0 or an error. */

@@ -40,7 +40,8 @@
  * static program, and a folder in /tmp would be left there by a kill: all may write into ours. */
 void mt_watch_gpus(struct mt_run *run, uint64_t now_ns);
 void mt_watch_gpus_finish(struct mt_run *run);
-void mt_side_make(struct mt_run *run);
+void mt_side_make(struct mt_run *run, const char *recorder);
+void mt_side_leave(const struct mt_run *run);
 int mt_side_take_in(const struct mt_run *run, int (*is_busy)(const struct mt_run *run, long pid),
                     struct mt_error *error);
 
@@ -55,7 +56,13 @@ void mt_watch_gpus_finish(struct mt_run *run)
     (void)run;
 }
 
-void mt_side_make(struct mt_run *run)
+void mt_side_make(struct mt_run *run, const char *recorder)
+{
+    (void)run;
+    (void)recorder;
+}
+
+void mt_side_leave(const struct mt_run *run)
 {
     (void)run;
 }

@@ -201,19 +201,18 @@ static void test_a_program_that_another_becomes_is_another_image(void **state)
 
 /* Its folder is root's own, and the program that another user becomes writes elsewhere: all of what
  * it allocates is known. */
-static void test_a_program_that_root_leaves_to_another_user_is_recorded(void **state)
+static void leave_to_another_user(const char *recorder)
 {
-    (void)state;
     struct watched_run run;
     struct stat status;
     char exec[300];
-    if (geteuid() != 0 || !is_for_everybody(watched_child()) ||
-        !is_for_everybody(watched_recorder())) {
+    if (geteuid() != 0 || !is_for_everybody(watched_child())) {
         print_message("# not possible here: root alone becomes another user\n");
         return;
     }
     snprintf(exec, sizeof exec, "exec=%s", watched_child());
     PREPARE(&run, watched_child(), "touch=16", "user=65534", exec, "touch=64", "hold");
+    run.options.recorder_path = recorder;
     assert_int_equal(mkdir(run.directory, 0700), 0);
     watched_start(&run);
     int pid = mt_run_pid(run.run);
@@ -235,6 +234,27 @@ static void test_a_program_that_root_leaves_to_another_user_is_recorded(void **s
         assert_int_equal(status.st_uid, 0);
     }
     watched_close(&run);
+}
+
+static void test_a_program_that_root_leaves_to_another_user_is_recorded(void **state)
+{
+    (void)state;
+    leave_to_another_user(watched_recorder());
+}
+
+/* As of a build below root's home: the loader of the other user's programs would complain. */
+static void test_another_user_who_cannot_reach_the_recorder_is_recorded(void **state)
+{
+    (void)state;
+    char folder[96], recorder[160], command[512];
+    snprintf(folder, sizeof folder, "%s/closed", watched_folder);
+    snprintf(recorder, sizeof recorder, "%s/libmemtally-record.so", folder);
+    snprintf(command, sizeof command, "cp '%s' '%s'", watched_recorder(), recorder);
+    assert_int_equal(mkdir(folder, 0700), 0);
+    assert_int_equal(system(command), 0);
+    leave_to_another_user(recorder);
+    assert_int_equal(unlink(recorder), 0);
+    assert_int_equal(rmdir(folder), 0);
 }
 
 /* It has left a file of the recorder, which is not its own any more. */
@@ -426,8 +446,11 @@ static void remove_side(int program)
     fclose(file);
     char *found = memmem(text, length, name, sizeof name - 1);
     assert_non_null(found);
-    if (geteuid() == 0)
-        assert_int_equal(rmdir(found + sizeof name - 1), 0);
+    if (geteuid() != 0)
+        return;
+    snprintf(path, sizeof path, "%s/libmemtally-record.so", found + sizeof name - 1);
+    unlink(path); /* a copy, where others cannot reach ours */
+    assert_int_equal(rmdir(found + sizeof name - 1), 0);
 }
 
 static void test_a_watcher_that_is_killed_leaves_what_it_saw(void **state)
@@ -499,6 +522,7 @@ int main(void)
         TEST(test_a_setuid_program_is_seen_from_outside),
         TEST(test_a_program_that_another_becomes_is_another_image),
         TEST(test_a_program_that_root_leaves_to_another_user_is_recorded),
+        TEST(test_another_user_who_cannot_reach_the_recorder_is_recorded),
         TEST(test_a_program_that_becomes_another_at_once_is_the_other),
         TEST(test_children_and_theirs_are_seen_together),
         TEST(test_an_orphan_is_seen_and_its_end_too),
