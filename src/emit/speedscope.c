@@ -76,6 +76,7 @@ static json_t *frame_number(struct document *document, const char *frame)
         put(document, document->numbers, key, json_integer((json_int_t)number));
         append(document, document->frames, frame_object(document, key));
     }
+    document->failed |= mt_strbuf_failed(&repaired);
     mt_strbuf_finish(&repaired);
     return json_integer((json_int_t)number);
 }
@@ -139,5 +140,5 @@ void mt_speedscope(struct mt_strbuf *out, const char *name,
     mt_strbuf_puts(out, "\n");
     json_decref(document.numbers);
     json_decref(root);
-    mt_strbuf_finish(&title);
+    mt_strbuf_finish_part(&title, out);
 }

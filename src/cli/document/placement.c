@@ -75,7 +75,7 @@ static void put_others(const struct cli_placement_document *document,
     }
     if (text.length)
         cli_table_fact(terminal, out, "others", "%s", mt_strbuf_text(&text));
-    mt_strbuf_finish(&text);
+    mt_strbuf_finish_part(&text, out);
 }
 
 static void put_devices(const struct cli_placement_document *document,
@@ -146,7 +146,7 @@ static void put_path(const struct cli_placement_document *document,
                    "%s; the links take %.1f microseconds for each token, if they are as fast as "
                    "assumed",
                    mt_strbuf_text(&path), 1e6 * shown->link_seconds);
-    mt_strbuf_finish(&path);
+    mt_strbuf_finish_part(&path, out);
 }
 
 static void put_head(const struct cli_placement_document *document,

@@ -69,7 +69,7 @@ static void put_folder(struct mt_strbuf *out, const char *path, size_t length)
     struct mt_strbuf folder = {0};
     mt_strbuf_append(&folder, length ? path : ".", length ? length : 1);
     cli_put_shell_word(out, mt_strbuf_text(&folder));
-    mt_strbuf_finish(&folder);
+    mt_strbuf_finish_part(&folder, out);
 }
 
 /* How many bytes of a path its folder takes: all of them where no file of a model is named. */

@@ -208,7 +208,7 @@ static void put_other_moments(const struct mt_tally *tally, const struct cli_ter
     }
     if (text.length)
         cli_table_fact(terminal, out, "other peaks", "%s", mt_strbuf_text(&text));
-    mt_strbuf_finish(&text);
+    mt_strbuf_finish_part(&text, out);
 }
 
 static void put_moment(const struct mt_tally *tally, const struct cli_terminal *terminal,

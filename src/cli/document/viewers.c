@@ -76,32 +76,33 @@ void cli_document_perfetto(const struct cli_document *document, struct mt_strbuf
     put_marks(&perfetto, document);
 }
 
-static const char *label_of(const struct mt_device_span *span, struct mt_strbuf *label)
+/* Owned by the caller; NULL if there is no memory left. */
+static char *label_of(const struct mt_device_span *span)
 {
-    mt_strbuf_finish(label);
+    struct mt_strbuf label = {0};
     if (span->category != MT_CATEGORY_NONE)
-        mt_strbuf_puts(label, mt_category_name(span->category));
+        mt_strbuf_puts(&label, mt_category_name(span->category));
     if (span->category != MT_CATEGORY_NONE && *span->name)
-        mt_strbuf_puts(label, ": ");
-    mt_strbuf_puts(label, span->name);
-    return mt_strbuf_text(label);
+        mt_strbuf_puts(&label, ": ");
+    mt_strbuf_puts(&label, span->name);
+    return mt_strbuf_take(&label);
 }
 
 static int fill_device(const struct mt_device_history *history, struct mt_viz_device *device)
 {
     struct mt_viz_span *spans = calloc(history->n_spans + 1, sizeof *spans);
-    struct mt_strbuf label = {0};
+    int failed = !spans;
     device->spans = spans;
     device->name = history->place;
     for (size_t i = 0; spans && i < history->n_spans; i++) {
         const struct mt_device_span *span = &history->spans[i];
-        char *text = span->is_segment ? NULL : strdup(label_of(span, &label));
+        char *text = span->is_segment ? NULL : label_of(span);
+        failed |= !span->is_segment && !text;
         spans[i] = (struct mt_viz_span){span->address, span->bytes,      span->begin_ns,
                                         span->end_ns,  span->is_segment, text};
         device->n_spans = i + 1;
     }
-    mt_strbuf_finish(&label);
-    return spans != NULL;
+    return !failed;
 }
 
 void cli_document_memory_viz(const struct cli_document *document, struct mt_strbuf *out)
