@@ -3,6 +3,7 @@
 #include "cli/words.h"
 #include "drive/engines.h"
 
+#include <memtally/gpu.h>
 #include <memtally/model_file.h>
 #include <memtally/predict.h>
 #include <memtally/rehearsal.h>

@@ -7,6 +7,7 @@
  * waits somewhat below its limit, and has the rest with the signal, and more to end in. */
 #include <errno.h>
 #include <inttypes.h>
+#include <memtally/error.h>
 #include <memtally/host.h>
 #include <memtally/monitor.h>
 #include <memtally/units.h>

@@ -2,6 +2,8 @@
 /* Placing a model: an estimate tells what devices have beside weights and cache, the solver places,
  * and where an engine's rules take a split, an estimate of just that split has the last word. */
 #include <inttypes.h>
+#include <memtally/category.h>
+#include <memtally/predict.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -4,10 +4,11 @@
 #ifndef MT_PREDICT_DRIVER_H
 #define MT_PREDICT_DRIVER_H
 
+#include <memtally/provenance.h>
 #include <memtally/settings.h>
 
 #include "gpu/law.h"
-#include "predict/sheet.h"
+#include "predict/input.h"
 
 struct mt_driver {
     struct mt_gpu_band band;

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 
 #include "tally/forks.h"
 #include "tally/moment.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What devices held at a time, from when their blocks and pools came and went, and what the driver
  * said. */
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 #include <memtally/units.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 /* Devices over time, from the events of each process. Knows neither pages nor categories. */
 #include "tally/devices.h"
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

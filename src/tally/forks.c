@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 #include <memtally/units.h>
 
 #include "tally/tree.h"

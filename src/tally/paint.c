@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "tally/paint.h"
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 #include <stdlib.h>
 
 void mt_paint_init(struct mt_paint *paint, const struct mt_maps *maps)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Opening a recording folder: which files it holds, and which process images they make. */
+#include <memtally/error.h>
 #include <memtally/recording.h>
 #include <memtally/units.h>
 

@@ -2,6 +2,8 @@
 /* One place of an estimate as a table, and as an equation whose printed figures add up. */
 #include <inttypes.h>
 #include <math.h>
+#include <memtally/provenance.h>
+#include <memtally/tally.h>
 #include <memtally/units.h>
 #include <stdio.h>
 #include <string.h>

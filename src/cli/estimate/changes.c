@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What differs between two versions of an engine, and what each difference does to a model. */
 #include <inttypes.h>
+#include <memtally/predict.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

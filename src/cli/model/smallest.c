@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Which cards do, by estimates of each: what the driver takes differs from card to card, so that a
  * size alone does not tell. */
+#include <memtally/predict.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -11,6 +11,7 @@
 #include "flags.h"
 #include "graphs.h"
 #include "model/families.h"
+#include "predict/sheet.h"
 #include "predict/sums.h"
 
 #define STEPS_MIB 42 /* of PyTorch's allocator */

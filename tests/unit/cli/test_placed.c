@@ -3,6 +3,7 @@
  * them, and devices in the order in which the engine sees them. */
 #include "tests/support/unit.h"
 
+#include <memtally/predict.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

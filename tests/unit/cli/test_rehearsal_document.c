@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* A rehearsal as people read it. What is expected are the sentences of memtally-rehearse(1): which
  * lines stand together, what is one sum, and what a program that goes on or ends looks like. */
+#include "drive/rehearsed.h"
 #include "tests/support/unit.h"
 
+#include <memtally/tally.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>

@@ -2,6 +2,8 @@
 /* Compute buffers of llama.cpp: the graph that it reserves memory with is built again, placed and
  * allocated as it would be. What the engine's version changes comes from its table. */
 #include <inttypes.h>
+#include <memtally/category.h>
+#include <memtally/provenance.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +15,7 @@
 #include "engine/flash_kernel.h"
 #include "predict/llama/internal.h"
 #include "predict/llama/old/compute.h"
+#include "predict/sheet.h"
 
 /* A model of more than this is not one. */
 #define LAYERS_MAX       512
