@@ -63,7 +63,7 @@ void cli_words_generations(struct mt_strbuf *out)
     }
 }
 
-/* Of llama.cpp, then of engines on PyTorch. */
+/* Types of llama.cpp, then of engines on PyTorch. */
 void cli_words_cache_types(struct mt_strbuf *out)
 {
     static const char *const names[] = {"f16",  "bf16", "f32",    "q8_0", "q5_1", "q5_0",

@@ -57,7 +57,7 @@ struct split_settings {
 
 /* ---- what an estimate says ---- */
 
-/* Of a device of the estimate, by what it is for. */
+/* What the estimate says of a device, by what the bytes are for. */
 struct said {
     uint64_t chain; /* weights and cache */
     uint64_t all;

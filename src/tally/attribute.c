@@ -654,7 +654,7 @@ static void divide_heap(struct painter *painter)
     mt_claim_give(claim_at(painter, painter->heap), small, in_use);
 }
 
-/* Of what the kernel counts and nobody claims, as much as threads may be giving back. */
+/* Takes as much of what the kernel counts and nobody claims as threads may be giving back. */
 static void take_leaving(struct painter *painter)
 {
     uint64_t bytes = painter->subject->carried->beyond_bytes;

@@ -10,8 +10,8 @@
 #include "tally/moment.h"
 #include "tally/tree.h"
 
-/* Of more processes than these each has the last size that is known, whose sum is kept: a sum for
- * each step would cost too much. */
+/* If more processes than these live, each has the last size that is known, and the sum of these is
+ * kept: a sum for each step would cost too much. */
 #define MOST_ALIVE 64u
 
 /* By the kernel's word beside its nearest picture in which it shared; of one that was never seen to

@@ -58,7 +58,7 @@ static void add_blocks(const struct mt_devices *devices, size_t place, struct st
     }
 }
 
-/* Of one process a pool's events are in order. Returns 0 or MT_ENOMEM. */
+/* A pool's events in one process are in order. Returns 0 or MT_ENOMEM. */
 static int add_pools(const struct mt_devices *devices, size_t place, struct step *steps, size_t *n)
 {
     struct mt_table last;

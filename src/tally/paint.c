@@ -199,7 +199,7 @@ static int first_block(struct mt_paint *paint, uint64_t address, struct mt_range
     }
 }
 
-/* Of what was found so far and a weaker layer's range. */
+/* Puts a weaker layer's range under what was found so far. */
 static void put_under(struct mt_range *piece, int *any, const struct mt_range *range,
                       uint64_t address)
 {

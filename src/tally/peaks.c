@@ -177,7 +177,7 @@ static size_t run_above(const struct mt_picture *picture, uint64_t address, uint
     return place.first;
 }
 
-/* Of the run at `at` the bytes below `address`. */
+/* The bytes below `address` of the run at `at`. */
 static uint64_t bytes_below(const struct mt_picture *picture, size_t at, uint64_t address,
                             uint64_t page_bytes)
 {

@@ -26,8 +26,8 @@ enum mt_outside_reason {
     MT_OUTSIDE_NOT_ALLOWED = 6
 };
 
-/* Of processes that we attached to, looks of each kind rest so many times as long as the last one
- * took a processor. With pictures all of them take less than 1 %. */
+/* Between two looks of a kind at processes that we attached to is a rest, so many times as long as
+ * the last look took a processor. With pictures all of them take less than 1 %. */
 #define MT_WATCH_SAMPLE_REST_TIMES  1000u
 #define MT_WATCH_TREE_REST_TIMES    500u
 #define MT_WATCH_MACHINE_REST_TIMES 1000u

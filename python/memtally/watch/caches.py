@@ -104,7 +104,7 @@ class Caches:
                 self.look_at(cache, self.tell)
 
     def _look_at_layers(self, layers):
-        """Of the cache of a token that was just written."""
+        """Looks at the cache of a token that was just written."""
         now, thread = time.monotonic(), threading.get_ident()
         if thread in self.quick:
             for layer in list(layers):

@@ -108,7 +108,7 @@ static int add_weight_types(struct matrix *matrix, const struct mt_model *model,
     return 0;
 }
 
-/* Of a model whose weights have their type already. */
+/* Serves a model whose weights have their type already. */
 static int add_cache_types(struct matrix *matrix, const char *name, struct mt_error *error)
 {
     static const char *const of_llama[] = {"f16", "q8_0", "q4_0", NULL};

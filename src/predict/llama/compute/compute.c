@@ -20,7 +20,7 @@
 /* A model of more than this is not one. */
 #define LAYERS_MAX       512
 #define EXPERTS_USED_MAX 1024
-/* Of a graph that differs between builds in two ways. */
+/* The forms of a graph that differs between builds in two ways. */
 #define FORMS_MAX 4
 /* Cells that a batch sees of a cache which holds next to nothing. */
 #define FEWEST_CELLS 256
