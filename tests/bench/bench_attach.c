@@ -49,7 +49,7 @@ enum work { NONE, WAITS, COMPUTES, FAULTS, MAPS };
 
 extern char **environ;
 
-/* Of the waits of one kind of turn, alone or attached. */
+/* Figures of the waits in one kind of turn, alone or attached. */
 struct waits {
     _Atomic uint64_t n, longest_ns, longest_asleep_ns;
     _Atomic uint64_t beyond_5_ms, beyond_5_ms_asleep;

@@ -114,8 +114,8 @@ test_hidden_devices_are_left_out_and_others_are_in_the_order_of_the_variable(voi
     assert_int_equal(placed.expected_bytes[0], 20);
 }
 
-/* Of engines with stages a share of the device is the cache's: only weights can be held against
- * what the placement expects. */
+/* A share of the device is the cache's with engines that have stages: only weights can be held
+ * against what the placement expects. */
 static void test_stages_are_counted_and_weights_alone_expected(void **state)
 {
     (void)state;
