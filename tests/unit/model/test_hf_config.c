@@ -200,6 +200,91 @@ static void test_four_bits_come_with_scales_and_zeros_for_each_group(void **stat
                  rest + 2 * (4 * 128 * 128 + 3 * 128 * 256));
 }
 
+#define REST   (2 * 100 * 128 * 2 + 3 * 128 * 2) /* embedding, output and norms in 16 bits */
+#define SQUARE UINT64_C(128 * 128)
+#define OBLONG UINT64_C(128 * 256)
+
+/* Four bits for a weight, a byte for each 64 weights, a float for each 256 of these bytes, and for
+ * each matrix the 16 values of nf4 and the 256 of the bytes (QLoRA's double quantisation). Eight
+ * bits for a weight, and a float for each row (LLM.int8). */
+static void test_bitsandbytes_has_blocks_of_64_or_rows(void **state)
+{
+    (void)state;
+    uint64_t maps = 4 * (16 + 256);
+    uint64_t square = SQUARE / 2 + SQUARE / 64 + 4 * 1 + maps;
+    uint64_t oblong = OBLONG / 2 + OBLONG / 64 + 4 * 2 + maps;
+    assert_bytes(SMALL "{\"quant_method\":\"bitsandbytes\",\"load_in_4bit\":true}}",
+                 REST + 4 * square + 3 * oblong);
+    assert_bytes(SMALL "{\"quant_method\":\"bitsandbytes\",\"load_in_8bit\":true}}",
+                 REST + 4 * (SQUARE + 4 * 128) + 3 * OBLONG + 4 * (256 + 256 + 128));
+    assert_bytes(SMALL "{\"quant_method\":\"bitsandbytes\",\"load_in_4bit\":true,"
+                       "\"llm_int8_skip_modules\":[\"mlp\"]}}",
+                 REST + 4 * square + 3 * OBLONG * 2);
+}
+
+/* Four bits for a weight, eight for each 16 weights of a row, and two floats for each matrix. */
+static void test_nvfp4_has_a_scale_for_each_sixteen_weights(void **state)
+{
+    (void)state;
+    uint64_t weights = 4 * SQUARE + 3 * OBLONG;
+    uint64_t packed = REST + weights / 2 + weights / 16 + 7 * 8;
+    assert_bytes(SMALL "{\"quant_method\":\"modelopt\",\"quant_algo\":\"NVFP4\"}}", packed);
+    assert_bytes(SMALL "{\"quant_method\":\"compressed-tensors\","
+                       "\"format\":\"nvfp4-pack-quantized\",\"config_groups\":{\"group_0\":"
+                       "{\"weights\":{\"num_bits\":4,\"type\":\"float\",\"group_size\":16}}}}}",
+                 packed);
+}
+
+/* What lies two levels deep in config_groups tells the packing: bits, kind of number, and whether
+ * scales are of rows. */
+static void test_compressed_tensors_say_their_packing_in_groups(void **state)
+{
+    (void)state;
+    uint64_t weights = 4 * SQUARE + 3 * OBLONG;
+    uint64_t rows = 4 * 128 + 256 + 256 + 128;
+#define GROUPS(weights)                                                                            \
+    SMALL "{\"quant_method\":\"compressed-tensors\",\"config_groups\":{\"group_0\":{"              \
+          "\"weights\":{" weights "}}},\"ignore\":[\"lm_head\"]}}"
+    /* A scale in 16 bits for each group of 32 weights; each matrix has its two dimensions. */
+    assert_bytes(GROUPS("\"num_bits\":4,\"type\":\"int\",\"group_size\":32"),
+                 REST + weights / 2 + weights / 32 * 2 + 7 * 2 * 4);
+    assert_bytes(GROUPS("\"num_bits\":8,\"type\":\"float\",\"strategy\":\"channel\""),
+                 REST + weights + 2 * rows);
+    assert_bytes(GROUPS("\"num_bits\":8,\"type\":\"int\",\"strategy\":\"channel\""),
+                 REST + weights + 4 * rows);
+#undef GROUPS
+}
+
+/* Patterns are names, names with a '*', or plain regular expressions; of a layer that is not there
+ * they hold for nothing. What is no such pattern is passed over. */
+static void test_modules_are_left_as_they_are_by_patterns(void **state)
+{
+#define SKIPS(key, pattern)                                                                        \
+    SMALL "{\"quant_method\":\"modelopt\",\"quant_algo\":\"NVFP4\",\"" key "\":[" pattern "]}}"
+    (void)state;
+    uint64_t squares = 4 * (SQUARE / 2 + SQUARE / 16 + 8);
+    uint64_t oblongs = 3 * (OBLONG / 2 + OBLONG / 16 + 8);
+    uint64_t plain = 4 * SQUARE * 2;
+    assert_bytes(SKIPS("exclude_modules", "\"model.layers.0.self_attn*\""), REST + plain + oblongs);
+    assert_bytes(SKIPS("ignore", "\"re:.*self_attn.*\""), REST + plain + oblongs);
+    assert_bytes(SKIPS("ignored_layers", "\"model.layers.1.self_attn*\",\"model.layers.10.mlp\""),
+                 REST + squares + oblongs);
+    assert_bytes(SKIPS("exclude_modules", "\"re:(a|b)self_attn\",7,\"\",\"*\""),
+                 REST + squares + oblongs);
+#undef SKIPS
+}
+
+/* No matrix has so many bits: the packing is then not known. */
+static void test_a_packing_that_cannot_be_counts_as_none(void **state)
+{
+    (void)state;
+    uint64_t plain = REST + 2 * (4 * SQUARE + 3 * OBLONG);
+    assert_bytes(SMALL "{\"quant_method\":\"gptq\",\"bits\":16,\"group_size\":128}}", plain);
+    assert_bytes(SMALL "{\"quant_method\":\"awq\",\"bits\":1}}", plain);
+    assert_bytes(SMALL "{\"quant_method\":7}}", plain);
+    assert_bytes(SMALL "{}}", plain);
+}
+
 static void test_windows_of_gemma_3_leave_every_sixth_layer_global(void **state)
 {
     (void)state;
@@ -448,6 +533,11 @@ int main(void)
         cmocka_unit_test(test_published_models_have_their_parameters),
         cmocka_unit_test(test_packed_models_have_the_bytes_of_their_files),
         cmocka_unit_test(test_four_bits_come_with_scales_and_zeros_for_each_group),
+        cmocka_unit_test(test_bitsandbytes_has_blocks_of_64_or_rows),
+        cmocka_unit_test(test_nvfp4_has_a_scale_for_each_sixteen_weights),
+        cmocka_unit_test(test_compressed_tensors_say_their_packing_in_groups),
+        cmocka_unit_test(test_modules_are_left_as_they_are_by_patterns),
+        cmocka_unit_test(test_a_packing_that_cannot_be_counts_as_none),
         cmocka_unit_test(test_windows_of_gemma_3_leave_every_sixth_layer_global),
         cmocka_unit_test(test_a_gemma_3n_reads_the_caches_of_earlier_layers),
         cmocka_unit_test(test_recurrent_layers_of_qwen_3_5),
