@@ -66,6 +66,16 @@ def test_long_functions_are_found():
     assert_found("lengths", {**usual, "src/base/a.h": "\n" * 801}, "801 lines")
 
 
+def test_a_setting_that_is_not_taken_is_found():
+    path, header = "src/cli/model/request.c", "include/memtally/settings.h"
+    elsewhere = "sizes_are_sought", "host_used_bytes", "context_bytes", "residues", "n_residues"
+    whole = "struct mt_predict_settings {\n    int eager;\n" + "".join(f"    int {name};\n" for name in elsewhere) + "};\n"
+    assert_clean("settings", {header: whole, path: "settings->eager = 1;\n"})
+    assert_found("settings", {header: whole, path: "options->eager = 1;\n"}, "does not name eager")
+    assert_found("settings", {header: whole, path: "settings->eager = settings->residues;\n"}, "names residues")
+    assert_found("settings", {header: whole.replace("    int residues;\n", ""), path: "settings->eager = 1;\n"}, "has no residues")
+
+
 def test_numbers_without_a_name_are_found():
     table = "static const struct band bands[] = {\n    %s\n};\n"
     assert_found("tables", {"src/base/a.c": table % "{1, 2}, {3, 4},"}, "src/base/a.c:2: numbers beside each other")
