@@ -247,7 +247,7 @@ static int check_told(const struct profile_options *given, const char *engine,
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
                        "--layers and --operations are of engines on PyTorch (transformers, vllm, "
                        "sglang); %s is none: leave them out",
-                       engine);
+                       strcmp(engine, "auto") == 0 ? "what reads a GGUF file" : engine);
     if ((given->json || given->format != CLI_FORMAT_TABLE) && !given->output)
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
                        "--layers and --operations are files of their own beside the report in this "
