@@ -3,8 +3,13 @@
 #ifndef CLI_BUDGET_LISTS_H
 #define CLI_BUDGET_LISTS_H
 
+#include <jansson.h>
+
 #include "base/strbuf.h"
-#include "cli/budget/tests.h"
+
+struct mt_error; /* <memtally/error.h> */
+
+enum budget_list { BUDGET_LIST_TOML, BUDGET_LIST_CTEST, BUDGET_LIST_MESON, BUDGET_LIST_PYTEST };
 
 /* Makes {"test": [{"name": …, "command": […], …}]} of what a tool printed. NULL with *error set. */
 json_t *budget_read_list(enum budget_list list, const char *text, struct mt_error *error);

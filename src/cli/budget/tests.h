@@ -5,9 +5,8 @@
 
 #include <jansson.h>
 
+#include "cli/budget/lists.h"
 #include "cli/budget/needs.h"
-
-enum budget_list { BUDGET_LIST_TOML, BUDGET_LIST_CTEST, BUDGET_LIST_MESON, BUDGET_LIST_PYTEST };
 
 struct budget_test {
     const char *name; /* texts are those of the document */
