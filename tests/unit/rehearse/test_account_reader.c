@@ -78,6 +78,21 @@ static void test_what_a_buffer_is_for_may_be_told_later(void **state)
     assert_int_equal(event_at(account, 0)->time_ns, 1);
 }
 
+/* The program knows it by its handle still, PyTorch by the address; what it is for stays open. */
+static void test_an_allocation_without_an_address_gets_one(void **state)
+{
+    struct account *account = *state;
+    put(account, MT_ACCOUNT_ALLOC, 16, 100)->category = MT_CATEGORY_WEIGHTS;
+    put(account, MT_ACCOUNT_USAGE, 16, 0)->address = 4096;
+    put(account, MT_ACCOUNT_FREE, 16, 0);
+    read_all(account);
+    assert_int_equal(account->reader.n_events, 2);
+    assert_int_equal(mt_account_reader_at(&account->reader, 0)->object, 4096);
+    assert_int_equal(event_at(account, 0)->category, MT_CATEGORY_WEIGHTS);
+    assert_int_equal(event_at(account, 1)->kind, MT_REHEARSAL_FREE);
+    assert_int_equal(event_at(account, 1)->bytes, 100);
+}
+
 static void test_a_free_says_again_what_was_freed(void **state)
 {
     struct account *account = *state;
@@ -400,6 +415,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(test_what_a_buffer_is_for_may_be_told_later),
+        TEST(test_an_allocation_without_an_address_gets_one),
         TEST(test_a_free_says_again_what_was_freed),
         TEST(test_a_buffer_that_is_made_again_was_freed_in_between),
         TEST(test_the_end_of_a_process_frees_what_it_held_and_no_more),
