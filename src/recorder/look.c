@@ -359,7 +359,7 @@ static int is_worth_a_look(struct process *process, uint64_t falls, uint64_t ste
 /* Another thread's look is worth a wait where it would not see any more what goes here. */
 static void let_look_end(struct process *process)
 {
-    if (__atomic_load_n(&process->picture_busy, __ATOMIC_RELAXED) && get_turn(process, 1))
+    if (get_turn(process, 1))
         end_turn(&process->picture_busy);
 }
 
@@ -389,16 +389,20 @@ void look_after_small_frees(struct thread *thread, uint64_t freed, uintptr_t end
         look_above(thread, step);
 }
 
+/* What was never touched does not fall: it is no reason to look, nor to wait for a look. */
 void look_before_sure_fall(struct thread *thread, const void *address, uint64_t length)
 {
     struct process *process = memtally_recorder.process;
     if (memtally_recorder.is_filtered)
         return;
     uint64_t step = step_above(process);
-    if (may_be_higher(process, step) &&
-        is_worth_a_look(process, resident_in((uintptr_t)address, length, step), step))
+    int is_higher = may_be_higher(process, step);
+    if (!is_higher && !__atomic_load_n(&process->picture_busy, __ATOMIC_RELAXED))
+        return;
+    uint64_t falls = resident_in((uintptr_t)address, length, step);
+    if (is_higher && is_worth_a_look(process, falls, step))
         look_above(thread, step);
-    else if (length >= step)
+    else if (falls >= step)
         let_look_end(process);
 }
 
