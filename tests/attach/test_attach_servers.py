@@ -7,12 +7,12 @@ import contextlib
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
 import urllib.request
 
+import ports
 import tap
 
 MEMTALLY = os.environ["MEMTALLY"]
@@ -113,9 +113,7 @@ def test_ports_that_are_silent_leave_time_for_the_one_that_answers():
 
 
 def test_of_many_ports_the_one_that_it_was_told_is_asked_alone():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        told = str(free.getsockname()[1])
+    told = str(ports.free_port())
     with server("vllm", "serve", model(), "--port", told, ANSWERS=vllm(), MIB=64, SILENT="6", PORT=told) as (process, port, _):
         assert figure(host(answered(process.pid))["kv_cache"]) == (1000 * 16 * TOKEN, "derived")
         assert str(port) == told and asked_silent(port) == 0
