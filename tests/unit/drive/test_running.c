@@ -5,9 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "drive/running.h"
 #include "drive/stage.h"
+#include "model/files.h"
 
 /* A /proc of processes that are written here; each argument has a '|' behind it. */
 static char proc[] = "/tmp/memtally-running-XXXXXX";
@@ -139,6 +141,35 @@ static void test_a_runner_counts_for_the_memory_of_its_engine(void **state)
     assert_true(running->has_sequences);
 }
 
+static void link_of(int pid, const char *name, const char *target)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/%d/%s", proc, pid, name);
+    assert_int_equal(symlink(target, path), 0);
+}
+
+static void test_paths_are_those_of_the_servers_folder_and_root(void **state)
+{
+    (void)state;
+    char path[PATH_MAX];
+    struct mt_drive_running_files opened;
+    put_process(70, 1, "llama-server|", "");
+    put_file(70, "model.gguf", "x"); /* in the folder that is its root */
+    link_of(70, "root", ".");
+    link_of(70, "cwd", "/work");
+    mt_drive_running_files_open(proc, &(struct mt_drive_running){.pid = 70}, &opened);
+    assert_true(mt_drive_running_path(&opened, "models/a.gguf", path));
+    assert_string_equal(path, "/work/models/a.gguf");
+    assert_true(mt_drive_running_path(&opened, "/model.gguf", path));
+    assert_string_equal(path, "/model.gguf");
+    assert_false(mt_model_files_have(&opened.files, "/etc/passwd"));
+    if (mt_model_files_have(&opened.files, "/model.gguf") == 0)
+        print_message("not tried: this kernel opens nothing below a folder\n");
+    mt_drive_running_files_close(&opened);
+    opened.folder[0] = '\0'; /* it may not be seen */
+    assert_false(mt_drive_running_path(&opened, "models/a.gguf", path));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -147,6 +178,7 @@ int main(void)
         cmocka_unit_test(test_of_an_environment_only_listed_names_are_kept),
         cmocka_unit_test(test_a_worker_is_told_by_the_program_above_it),
         cmocka_unit_test(test_a_runner_counts_for_the_memory_of_its_engine),
+        cmocka_unit_test(test_paths_are_those_of_the_servers_folder_and_root),
     };
     return cmocka_run_group_tests(tests, make_proc, remove_proc);
 }
