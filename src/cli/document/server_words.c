@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/secrets.h"
 #include "cli/hub_cache.h"
 #include "model/files.h"
 
@@ -97,8 +98,10 @@ static void describe(struct cli_server_words *said, const struct mt_tally *tally
     const struct mt_drive_running *running = &said->running;
     said->engine = (struct cli_document_engine){
         .name = running->engine, .version = or_null(running->version), .path = NULL};
+    mt_join_arguments(running->model, strlen(running->model), said->model_path,
+                      sizeof said->model_path);
     said->model = (struct cli_document_model){
-        .path = tally->model_path ? tally->model_path : running->model,
+        .path = tally->model_path ? tally->model_path : said->model_path,
         .parameters = MT_UNKNOWN,
         .weight_bytes = MT_UNKNOWN,
         .layers = MT_UNKNOWN,
