@@ -13,9 +13,19 @@
 
 #include "base/environment.h"
 #include "cli/remote_files.h"
-#include "model/files.h"
 
 #define SNAPSHOT_MAX 128
+
+int cli_files_have(const struct mt_model_files *files, const char *path)
+{
+    struct mt_model_source source;
+    if (files->is_folder(files->argument, path))
+        return 1;
+    if (files->open(files->argument, path, &source, NULL) != MT_OK)
+        return 0;
+    source.close(source.argument);
+    return 1;
+}
 
 static int find_cache(char *const *environment, char cache[PATH_MAX])
 {
@@ -46,7 +56,7 @@ static int find_model(const struct mt_model_files *files, const char *name,
         return 0;
     int n = snprintf(folder, PATH_MAX, "%s/models--%.*s--%.*s", cache, org, name, model,
                      name + org + 1);
-    return n >= 0 && n < PATH_MAX && mt_model_files_have(files, folder);
+    return n >= 0 && n < PATH_MAX && cli_files_have(files, folder);
 }
 
 /* The snapshot that a revision stands for: what its reference says, else itself. */
@@ -82,5 +92,5 @@ int cli_hub_cache_find(const struct mt_model_files *files, const char *name,
                 ? snprintf(path, size, "%s/snapshots/%s%s%.*s", folder, snapshot,
                            split.file_length ? "/" : "", (int)split.file_length, split.file)
                 : snprintf(path, size, "%s", folder);
-    return n >= 0 && (size_t)n < size && mt_model_files_have(files, path);
+    return n >= 0 && (size_t)n < size && cli_files_have(files, path);
 }

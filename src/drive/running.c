@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/secrets.h"
 #include "base/ticks.h"
 #include "drive/dialect.h"
 #include "drive/ports.h"
@@ -279,6 +280,8 @@ void mt_drive_running_look(const char *proc, pid_t root, uint64_t timeout_ms,
     if (timeout_ms)
         ask_engine(proc, timeout_ms, running);
     ask_runner(proc, timeout_ms, running);
+    mt_join_arguments(running->model, strlen(running->model), running->shown_model,
+                      sizeof running->shown_model);
 }
 
 /* ---- its files ---- */

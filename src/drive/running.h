@@ -22,12 +22,13 @@ struct mt_drive_running {
     char rules[32];   /* the table whose rules its memory follows: of Ollama its runner's */
     char version[64]; /* the server's own word */
     char model[MT_RUNNING_MODEL_BYTES];
-    uint64_t context_tokens; /* of a request */
-    uint64_t sequences;      /* at a time */
-    uint64_t cache_tokens;   /* that all requests together have room for */
-    uint64_t cache_bytes;    /* of each device, by the engine's own word */
-    uint64_t weight_bytes;   /* likewise */
-    uint64_t loaded_bytes;   /* of all that is loaded, by the engine's own word */
+    char shown_model[MT_RUNNING_MODEL_BYTES]; /* without what may be a secret */
+    uint64_t context_tokens;                  /* of a request */
+    uint64_t sequences;                       /* at a time */
+    uint64_t cache_tokens;                    /* that all requests together have room for */
+    uint64_t cache_bytes;                     /* of each device, by the engine's own word */
+    uint64_t weight_bytes;                    /* likewise */
+    uint64_t loaded_bytes;                    /* of all that is loaded, by the engine's own word */
     uint64_t loaded_device_bytes;
     int is_told_loaded;
     /* Of its command line and of variables that stand for flags. */

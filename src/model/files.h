@@ -10,7 +10,4 @@
  * can be opened there. */
 void mt_model_files_within(const int *root, struct mt_model_files *files);
 
-/* Whether there is a folder or a file by that name that can be read. */
-int mt_model_files_have(const struct mt_model_files *files, const char *path);
-
 #endif

@@ -175,17 +175,6 @@ static int list(void *argument, const char *path, int (*each)(void *to, const ch
     return code;
 }
 
-int mt_model_files_have(const struct mt_model_files *files, const char *path)
-{
-    struct mt_model_source source;
-    if (files->is_folder(files->argument, path))
-        return 1;
-    if (files->open(files->argument, path, &source, NULL) != MT_OK)
-        return 0;
-    source.close(source.argument);
-    return 1;
-}
-
 static const struct mt_model_files local_files = {
     .open = open_file, .is_folder = is_folder, .list = list};
 

@@ -8,9 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/secrets.h"
 #include "cli/hub_cache.h"
-#include "model/files.h"
 
 static const char *or_null(const char *text)
 {
@@ -68,12 +66,12 @@ static int find_model(const struct mt_drive_running *running,
 {
     const struct mt_model_files *files = &opened->files;
     if (*running->model && mt_drive_running_path(opened, running->model, path) &&
-        mt_model_files_have(files, path))
+        cli_files_have(files, path))
         return 1;
     if (cli_hub_cache_find(files, running->model, running->variables, path, PATH_MAX))
         return 1;
     return tally->model_path && mt_drive_running_path(opened, tally->model_path, path) &&
-           mt_model_files_have(files, path);
+           cli_files_have(files, path);
 }
 
 static int tell(struct cli_server_words *said, struct mt_tally *tally, struct mt_error *error)
@@ -98,10 +96,8 @@ static void describe(struct cli_server_words *said, const struct mt_tally *tally
     const struct mt_drive_running *running = &said->running;
     said->engine = (struct cli_document_engine){
         .name = running->engine, .version = or_null(running->version), .path = NULL};
-    mt_join_arguments(running->model, strlen(running->model), said->model_path,
-                      sizeof said->model_path);
     said->model = (struct cli_document_model){
-        .path = tally->model_path ? tally->model_path : said->model_path,
+        .path = tally->model_path ? tally->model_path : running->shown_model,
         .parameters = MT_UNKNOWN,
         .weight_bytes = MT_UNKNOWN,
         .layers = MT_UNKNOWN,

@@ -15,7 +15,6 @@ struct cli_server_words {
     struct cli_document_engine engine;
     struct cli_document_model model;
     struct cli_document_settings settings;
-    char model_path[MT_RUNNING_MODEL_BYTES]; /* the server's word, without what may be a secret */
     char texts[CLI_SERVER_NOTES][320];
     const char *notes[CLI_SERVER_NOTES];
     size_t n_notes;

@@ -7,9 +7,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <memtally/error.h>
+
 #include "drive/running.h"
 #include "drive/stage.h"
-#include "model/files.h"
 
 /* A /proc of processes that are written here; each argument has a '|' behind it. */
 static char proc[] = "/tmp/memtally-running-XXXXXX";
@@ -156,15 +157,22 @@ static void test_paths_are_those_of_the_servers_folder_and_root(void **state)
     put_process(70, 1, "llama-server|", "");
     put_file(70, "model.gguf", "x"); /* in the folder that is its root */
     link_of(70, "root", ".");
-    link_of(70, "cwd", "/work");
+    link_of(70, "cwd", "/app");
     mt_drive_running_files_open(proc, &(struct mt_drive_running){.pid = 70}, &opened);
     assert_true(mt_drive_running_path(&opened, "models/a.gguf", path));
-    assert_string_equal(path, "/work/models/a.gguf");
+    assert_string_equal(path, "/app/models/a.gguf");
     assert_true(mt_drive_running_path(&opened, "/model.gguf", path));
     assert_string_equal(path, "/model.gguf");
-    assert_false(mt_model_files_have(&opened.files, "/etc/passwd"));
-    if (mt_model_files_have(&opened.files, "/model.gguf") == 0)
-        print_message("not tried: this kernel opens nothing below a folder\n");
+    const struct mt_model_files *files = &opened.files;
+    struct mt_model_source source;
+    struct mt_error error;
+    assert_int_not_equal(files->open(files->argument, "/etc/passwd", &source, &error), MT_OK);
+    int code = files->open(files->argument, "/model.gguf", &source, &error);
+    assert_int_not_equal(code, MT_ENOTFOUND);
+    if (code == MT_OK)
+        source.close(source.argument);
+    else
+        print_message("not tried, the kernel opens nothing below a folder: %s\n", error.text);
     mt_drive_running_files_close(&opened);
     opened.folder[0] = '\0'; /* it may not be seen */
     assert_false(mt_drive_running_path(&opened, "models/a.gguf", path));
