@@ -319,8 +319,7 @@ void mt_watch_add(struct mt_run *run, const struct mt_process *seen, uint64_t no
     };
 }
 
-/* Another program has taken the process over: who it is must be said anew. */
-static void note_exec(struct mt_run *run, struct watched *process, uint64_t now_ns)
+void mt_watch_note_exec(struct mt_run *run, struct watched *process, uint64_t now_ns)
 {
     uint64_t program = process->judged ? program_of(run, process->seen.pid) : 0;
     if (!program || !process->program || program == process->program)
@@ -350,7 +349,7 @@ static void mark_the_living(struct mt_run *run, uint64_t now_ns, size_t *n_new)
         if (process && process->seen.start_ticks == seen->start_ticks) {
             process->seen = *seen;
             process->alive = 1;
-            note_exec(run, process, now_ns);
+            mt_watch_note_exec(run, process, now_ns);
         } else {
             mt_watch_add(run, seen, now_ns);
         }

@@ -236,6 +236,7 @@ static void look_at_part(struct mt_run *run, uint64_t now_ns)
     }
     for (size_t i = 0; i < PART; i++) {
         struct watched *process = &run->processes[(first + i) % n];
+        mt_watch_note_exec(run, process, now_ns);
         if (process->looked_ns != now_ns)
             look_at_process(run, process, now_ns);
         run->turn = process->seen.pid;

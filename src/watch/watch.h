@@ -189,6 +189,9 @@ void mt_watch_arrivals(struct mt_run *run, uint64_t now_ns);
 void mt_watch_add(struct mt_run *run, const struct mt_process *seen, uint64_t now_ns);
 void mt_watch_sort(struct mt_run *run);
 
+/* If another program has taken the process over, it is judged anew. */
+void mt_watch_note_exec(struct mt_run *run, struct watched *process, uint64_t now_ns);
+
 /* Says the end of the i-th process and takes it out. */
 void mt_watch_take_out(struct mt_run *run, size_t i);
 

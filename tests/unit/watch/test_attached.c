@@ -131,7 +131,17 @@ static struct {
     uint64_t pages[ROOM];
     int sizes[ROOM]; /* how often each was looked at */
     int n_stats;     /* reads of who somebody is */
+    int changed;     /* whose program is another; -1: nobody's */
 } crowd;
+
+static long link_crowd(void *context, const char *path, char *bytes, size_t capacity)
+{
+    int pid = 0;
+    if (sscanf(path, "/proc/%d/exe", &pid) != 1 || pid < FIRST_CROWD)
+        return real.read_link(context, path, bytes, capacity);
+    return snprintf(bytes, capacity, "/bin/%s",
+                    pid - FIRST_CROWD == crowd.changed ? "another" : "made");
+}
 
 static int list_crowd(void *context, const char *path,
                       int (*each)(void *each_context, const char *name), void *each_context)
@@ -178,13 +188,14 @@ static struct mt_run *attach_to_crowd(pid_t pid)
     memset(&crowd, 0, sizeof crowd);
     crowd.root = pid;
     crowd.n = CROWD;
-    crowd.gone = -1;
+    crowd.gone = crowd.changed = -1;
     for (int i = 0; i < ROOM; i++) {
         crowd.pages[i] = 1000;
         crowd.start_ticks[i] = 1;
     }
     run->host.read_file = read_crowd;
     run->host.list = list_crowd;
+    run->host.read_link = link_crowd;
     run->next_sample_ns = run->next_tree_ns = run->next_arrivals_ns = 0;
     mt_watch_look(run, mt_run_began_ns(run));
     assert_int_equal(run->n_processes, CROWD + 1);
@@ -281,6 +292,20 @@ static void test_who_comes_and_goes_is_seen_without_a_look_at_all(void **state)
     end(run, pid);
 }
 
+static void test_one_of_a_large_tree_that_calls_exec_is_judged_anew(void **state)
+{
+    (void)state;
+    pid_t pid = start_child();
+    struct mt_run *run = attach_to_crowd(pid);
+    crowd.changed = 1000;
+    for (uint64_t i = 1; i <= 48; i++)
+        look_at_sizes(run, i);
+    assert_true(made(run, 1000)->replaced);
+    assert_true(made(run, 1000)->judged);
+    assert_false(made(run, 1001)->replaced);
+    end(run, pid);
+}
+
 static void test_a_number_that_another_process_has_now_is_not_pictured(void **state)
 {
     (void)state;
@@ -320,6 +345,7 @@ int main(void)
         cmocka_unit_test(test_one_of_a_large_tree_that_changes_is_looked_at_each_time),
         cmocka_unit_test(test_the_first_look_at_a_large_tree_is_charged_as_a_part),
         cmocka_unit_test(test_who_comes_and_goes_is_seen_without_a_look_at_all),
+        cmocka_unit_test(test_one_of_a_large_tree_that_calls_exec_is_judged_anew),
         cmocka_unit_test(test_a_number_that_another_process_has_now_is_not_pictured),
         cmocka_unit_test(test_pictures_of_a_large_tree_do_not_read_all_of_it_each_time),
     };
