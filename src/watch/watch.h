@@ -27,7 +27,7 @@ enum mt_outside_reason {
 };
 
 /* Of processes that we attached to, looks of each kind rest so many times as long as the last one
- * took a processor. With pictures all of them take 0.65 % of one: a process on the same processor
+ * took a processor. With pictures all of them take 0.67 % of one: a process on the same processor
  * loses up to half as much again, because what it had in the caches is gone (bench_attach). */
 #define MT_WATCH_SAMPLE_REST_TIMES  1000u
 #define MT_WATCH_TREE_REST_TIMES    2000u

@@ -54,7 +54,8 @@
 /* Of a processor, that looks other than pictures may take. */
 #define LOOKS_SHARE                                                                                \
     (1.0 / MT_WATCH_SAMPLE_REST_TIMES + 1.0 / MT_WATCH_TREE_REST_TIMES +                           \
-     1.0 / MT_WATCH_MACHINE_REST_TIMES + 1.0 / MT_WATCH_GPUS_REST_TIMES)
+     1.0 / MT_WATCH_WHOLE_REST_TIMES + 1.0 / MT_WATCH_MACHINE_REST_TIMES +                         \
+     1.0 / MT_WATCH_GPUS_REST_TIMES)
 
 extern char **environ;
 

@@ -72,7 +72,7 @@ static const struct cli_option attach_options[] = {
      .most = 100,
      .offset = AT(picture_share),
      .help = "how much of a core pictures of the resident pages may take while memtally watches; "
-             "all else takes 0.25 % at most"},
+             "all else takes 0.27 % at most"},
     {.name = "no-endpoint",
      .kind = CLI_FLAG,
      .offset = AT(no_endpoint),
