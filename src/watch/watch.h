@@ -27,14 +27,14 @@ enum mt_outside_reason {
 };
 
 /* Of processes that we attached to, looks of each kind rest so many times as long as the last one
- * took a processor. With pictures all of them take 0.67 % of one: a process on the same processor
- * loses up to half as much again, because what it had in the caches is gone (bench_attach). */
-#define MT_WATCH_SAMPLE_REST_TIMES  1000u
+ * took a processor. With pictures all of them take 0.47 % of one: a process on the same processor
+ * loses up to as much again, because what it had in the caches is gone (bench_attach). */
+#define MT_WATCH_SAMPLE_REST_TIMES  2000u
 #define MT_WATCH_TREE_REST_TIMES    2000u
 #define MT_WATCH_WHOLE_REST_TIMES   8000u /* looks at who is in a large tree */
-#define MT_WATCH_MACHINE_REST_TIMES 2000u
-#define MT_WATCH_GPUS_REST_TIMES    2000u
-#define MT_WATCH_ATTACHED_SHARE     0.004 /* of pictures, where nothing else is said */
+#define MT_WATCH_MACHINE_REST_TIMES 4000u
+#define MT_WATCH_GPUS_REST_TIMES    4000u
+#define MT_WATCH_ATTACHED_SHARE     0.003 /* of pictures, where nothing else is said */
 
 #define MT_WATCH_GPUS          32u
 #define MT_WATCH_GPUS_EVERY_NS 100000000u

@@ -15,7 +15,7 @@
 #include "base/ticks.h"
 
 #define STALL_NS    1000000u
-#define CACHED      ((size_t)128 << 10)
+#define CACHED      ((size_t)4 << 20) /* what others displace costs it most */
 #define PIECE_BYTES ((size_t)64 << 10)
 #define RING_BYTES  ((size_t)256 << 10)
 
@@ -122,7 +122,7 @@ static void work_without_end(enum child_work work)
     madvise(ring, RING_BYTES, MADV_NOHUGEPAGE);
     for (;; child_shared->steps++) {
         if (work == CHILD_COMPUTES)
-            read_at_random(held, CACHED, 3000);
+            read_at_random(held, CACHED, 2000);
         else if (work == CHILD_READS)
             read_at_random(held, held_bytes, 300);
         else if (work == CHILD_FAULTS)

@@ -48,9 +48,9 @@
 #define BETWEEN_NS  200000u
 #define SLICE_NS    (100 * MS)
 #define BLOCK_PAIRS 10
-#define HALF_SHARE  "0.2" /* of pictures, in percent */
-#define GOAL        1.0   /* percent */
-#define ALONE       0.97  /* of a processor, that a child has where nothing else runs */
+#define HALF_SHARE  "0.15" /* of pictures, in percent */
+#define GOAL        1.0    /* percent */
+#define ALONE       0.97   /* of a processor, that a child has where nothing else runs */
 
 /* Of a processor, that looks other than pictures may take. */
 #define LOOKS_SHARE                                                                                \
