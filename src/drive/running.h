@@ -6,6 +6,7 @@
 #define DRIVE_RUNNING_H
 
 #include <limits.h>
+#include <memtally/model_file.h>
 #include <memtally/tally.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -21,12 +22,13 @@ struct mt_drive_running {
     char rules[32];   /* the table whose rules its memory follows: of Ollama its runner's */
     char version[64]; /* the server's own word */
     char model[MT_RUNNING_MODEL_BYTES];
-    uint64_t context_tokens; /* of a request */
-    uint64_t sequences;      /* at a time */
-    uint64_t cache_tokens;   /* that all requests together have room for */
-    uint64_t cache_bytes;    /* of each device, by the engine's own word */
-    uint64_t weight_bytes;   /* likewise */
-    uint64_t loaded_bytes;   /* of all that is loaded, by the engine's own word */
+    char shown_model[MT_RUNNING_MODEL_BYTES]; /* without what may be a secret */
+    uint64_t context_tokens;                  /* of a request */
+    uint64_t sequences;                       /* at a time */
+    uint64_t cache_tokens;                    /* that all requests together have room for */
+    uint64_t cache_bytes;                     /* of each device, by the engine's own word */
+    uint64_t weight_bytes;                    /* likewise */
+    uint64_t loaded_bytes;                    /* of all that is loaded, by the engine's own word */
     uint64_t loaded_device_bytes;
     int is_told_loaded;
     /* Of its command line and of variables that stand for flags. */
@@ -59,10 +61,22 @@ void mt_drive_running_find(const char *proc, pid_t root, char engine[32]);
 /* Whether the process has our network, so that its ports are those of this machine. */
 int mt_drive_running_is_near(const char *proc, pid_t pid);
 
-/* How a file that the server knows as `path` is reached from here: it may have another root and
- * another working folder. Returns 0 where that does not fit. */
-int mt_drive_running_path(const char *proc, const struct mt_drive_running *running,
-                          const char *path, char reached[PATH_MAX]);
+/* The files as the server sees them, which may have another root and another working folder. No
+ * link of theirs leads to files of ours. */
+struct mt_drive_running_files {
+    struct mt_model_files files;
+    int root;              /* a descriptor, or -1 where it has our files */
+    char folder[PATH_MAX]; /* that it works in, or "" */
+};
+
+void mt_drive_running_files_open(const char *proc, const struct mt_drive_running *running,
+                                 struct mt_drive_running_files *opened);
+
+void mt_drive_running_files_close(const struct mt_drive_running_files *opened);
+
+/* Makes what the server calls `path` a path of these files. Returns 0 where that does not fit. */
+int mt_drive_running_path(const struct mt_drive_running_files *opened, const char *path,
+                          char whole[PATH_MAX]);
 
 /* Words on a tally of the server (running_words.c). */
 struct mt_drive_words {
@@ -73,8 +87,10 @@ struct mt_drive_words {
 };
 
 /* What the server's words, its model's header and the rules of its version make of a tally: weights
- * and cache, in bytes, or that they are unknown. `model_path` is a model's, or NULL. */
-void mt_drive_running_words(const struct mt_drive_running *running, const char *model_path,
+ * and cache, in bytes, or that they are unknown. `model_path` is a model's among `files`, or NULL.
+ */
+void mt_drive_running_words(const struct mt_drive_running *running,
+                            const struct mt_model_files *files, const char *model_path,
                             const struct mt_tally *tally, struct mt_drive_words *words);
 
 #endif

@@ -384,18 +384,20 @@ static int has_cells(const char *name)
     return mt_engine_find(name, &engine, NULL) == 0 && mt_engine_has(&engine, "kv_cache", "rule");
 }
 
-static struct mt_model *open_model(struct speech *speech, const char *path)
+static struct mt_model *open_model(struct speech *speech, const struct mt_model_files *files,
+                                   const char *path)
 {
     struct mt_error error = {.offset = MT_NO_OFFSET};
     struct mt_model *model = NULL;
     if (!path || !*path)
         why(speech, "which model file it serves is not known");
-    else if (mt_model_open(path, NULL, &model, &error) < 0)
+    else if (mt_model_open(path, files, &model, &error) < 0)
         why(speech, "the model's header could not be read: %.140s", error.text);
     return model;
 }
 
-void mt_drive_running_words(const struct mt_drive_running *running, const char *model_path,
+void mt_drive_running_words(const struct mt_drive_running *running,
+                            const struct mt_model_files *files, const char *model_path,
                             const struct mt_tally *tally, struct mt_drive_words *words)
 {
     struct speech speech = {.running = running, .tally = tally, .words = words};
@@ -406,7 +408,7 @@ void mt_drive_running_words(const struct mt_drive_running *running, const char *
             say_unknown(&speech);
         return;
     }
-    struct mt_model *model = open_model(&speech, model_path);
+    struct mt_model *model = open_model(&speech, files, model_path);
     if (!has_cells(running->rules))
         say_pool(&speech, model);
     else if (model)

@@ -233,8 +233,8 @@ def test_an_engine_that_fails_leaves_nothing():
 
 @contextlib.contextmanager
 def hanging(name, folder, *words, **settings):
-    """A profile that has the engine in the container, and waits for it."""
-    environment = {**os.environ, "DOCKER_HOST": f"unix://{machine().socket}"}
+    """A profile that has the engine in the container, and waits for it. One that is killed leaves its folder in TMPDIR."""
+    environment = {**os.environ, "DOCKER_HOST": f"unix://{machine().socket}", "TMPDIR": folder}
     with subprocess.Popen([MEMTALLY, "profile", "--container", name, "--prompt", "hello", *words], cwd=folder, env=environment,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **settings) as process:
         try:
@@ -297,7 +297,7 @@ def test_a_profile_that_is_killed_after_its_copy_leaves_nothing():
     with container() as name, tempfile.TemporaryDirectory() as folder:
         before = machine().state(name)
         root = f"/proc/{machine().pid(name)}/root"
-        environment = {**os.environ, "DOCKER_HOST": f"unix://{machine().socket}"}
+        environment = {**os.environ, "DOCKER_HOST": f"unix://{machine().socket}", "TMPDIR": folder}
         with subprocess.Popen([MEMTALLY, "profile", "--container", name, "--prompt", "hello"], cwd=folder, env=environment,
                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
             until = time.monotonic() + container_engines.PATIENCE_S

@@ -7,7 +7,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "cli/hub_cache.h"
 
@@ -60,32 +59,30 @@ static void note_loaded(struct cli_server_words *said)
                  mt_format_size(said->running.loaded_device_bytes, device));
 }
 
-static int is_there(const char *path)
-{
-    struct stat status;
-    return stat(path, &status) == 0;
-}
-
-/* The file or folder that the server's word for its model means here; 0 where there is none. */
-static int find_model(const struct mt_drive_running *running, const struct mt_tally *tally,
+/* The file or folder that the server's word for its model means; 0 where there is none. */
+static int find_model(const struct mt_drive_running *running,
+                      const struct mt_drive_running_files *opened, const struct mt_tally *tally,
                       char path[PATH_MAX])
 {
-    char found[PATH_MAX];
-    if (*running->model && mt_drive_running_path("/proc", running, running->model, path) &&
-        is_there(path))
+    const struct mt_model_files *files = &opened->files;
+    if (*running->model && mt_drive_running_path(opened, running->model, path) &&
+        cli_files_have(files, path))
         return 1;
-    if (cli_hub_cache_find(running->model, running->variables, found, sizeof found) &&
-        mt_drive_running_path("/proc", running, found, path))
+    if (cli_hub_cache_find(files, running->model, running->variables, path, PATH_MAX))
         return 1;
-    return tally->model_path && mt_drive_running_path("/proc", running, tally->model_path, path) &&
-           is_there(path);
+    return tally->model_path && mt_drive_running_path(opened, tally->model_path, path) &&
+           cli_files_have(files, path);
 }
 
 static int tell(struct cli_server_words *said, struct mt_tally *tally, struct mt_error *error)
 {
     char path[PATH_MAX];
-    int has_model = find_model(&said->running, tally, path);
-    mt_drive_running_words(&said->running, has_model ? path : NULL, tally, &said->words);
+    struct mt_drive_running_files opened;
+    mt_drive_running_files_open("/proc", &said->running, &opened);
+    int has_model = find_model(&said->running, &opened, tally, path);
+    mt_drive_running_words(&said->running, &opened.files, has_model ? path : NULL, tally,
+                           &said->words);
+    mt_drive_running_files_close(&opened);
     for (size_t i = 0; i < said->words.n; i++) {
         int result = mt_tally_tell(tally, &said->words.items[i], error);
         if (result < 0)
@@ -100,7 +97,7 @@ static void describe(struct cli_server_words *said, const struct mt_tally *tally
     said->engine = (struct cli_document_engine){
         .name = running->engine, .version = or_null(running->version), .path = NULL};
     said->model = (struct cli_document_model){
-        .path = tally->model_path ? tally->model_path : running->model,
+        .path = tally->model_path ? tally->model_path : running->shown_model,
         .parameters = MT_UNKNOWN,
         .weight_bytes = MT_UNKNOWN,
         .layers = MT_UNKNOWN,

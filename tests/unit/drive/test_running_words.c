@@ -99,7 +99,7 @@ static struct mt_drive_words words_on(const struct mt_drive_running *running, co
     struct tally made;
     struct mt_drive_words words;
     make_tally(&made, seen);
-    mt_drive_running_words(running, model, &made.tally, &words);
+    mt_drive_running_words(running, NULL, model, &made.tally, &words);
     for (size_t i = 0; i < words.n; i++)
         assert_true(words.items[i].provenance != MT_PROVENANCE_EXACT);
     return words;
