@@ -32,6 +32,9 @@ struct mt_host_os {
     int (*open_file)(void *context, const char *path);
     long (*read_open)(void *context, int fd, char *bytes, size_t capacity);
     void (*close_file)(void *context, int fd);
+    /* Memory of the host that nothing uses, and all of it: what the kernel says soonest. 0, or a
+     * negative errno. NULL: it has no such word. */
+    int (*read_free)(void *context, uint64_t *free_bytes, uint64_t *total_bytes);
     uint64_t (*now_ns)(void *context); /* CLOCK_MONOTONIC */
     uint64_t page_bytes;
     uint64_t ticks_per_s; /* unit of the start times in /proc/PID/stat */

@@ -248,3 +248,21 @@ uint64_t mt_pool_transfer_bytes(struct mt_pool *pool)
     }
     return bytes;
 }
+
+static void forget(struct lot *lots, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++)
+        if (mt_pool_read(&lots[i].n))
+            put_lot(&lots[i], 0);
+}
+
+void mt_pool_transfer_forget(struct mt_pool *pool)
+{
+    struct mt_pool_transfer *transfer = pool->transfer;
+    if (!transfer)
+        return;
+    forget(transfer->large, LARGE_SLOTS);
+    for (unsigned key = 0; key < MT_POOL_CLASSES; key++)
+        forget(transfer->small[key], SLOTS);
+    atomic_store_explicit(&transfer->small_bytes, 0, memory_order_relaxed);
+}

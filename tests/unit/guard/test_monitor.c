@@ -61,7 +61,7 @@ static int made_wait(void *context, pthread_cond_t *condition, pthread_mutex_t *
     return nobody_waits ? ETIMEDOUT : pthread_cond_wait(condition, lock);
 }
 
-static const struct mt_monitor_source source = {"made", NULL, read_place, close_place};
+static const struct mt_monitor_source source = {"made", NULL, read_place, close_place, NULL};
 static const struct mt_monitor_os os = {NULL, made_now, made_wait};
 
 static struct mt_monitor *monitor_with(const struct mt_monitor_options *options)
@@ -107,6 +107,42 @@ static void test_the_history_keeps_the_newest_and_the_peak_stays(void **state)
     assert_true(stats.average_bytes == (double)(48 * GIB)); /* of 50, 49, 48, 47, 46 */
     mt_monitor_destroy(monitor);
     assert_int_equal(n_closed, 1);
+}
+
+static size_t n_glances;
+
+static int glance_at_place(void *context, struct mt_monitor_figures *figures,
+                           struct mt_error *error)
+{
+    n_glances++;
+    return read_place(context, figures, error);
+}
+
+static void test_recordings_glance_while_pressure_is_below_high(void **state)
+{
+    struct mt_monitor_source both = {"made", NULL, read_place, close_place, glance_at_place};
+    struct mt_monitor *monitor;
+    struct mt_monitor_snapshot seen;
+    (void)state;
+    assert_int_equal(mt_monitor_create_with(&os, &both, NULL, &monitor, NULL), 0);
+    place = (struct mt_monitor_figures){100 * GIB, 60 * GIB, MT_UNKNOWN};
+    place_status = 0;
+    n_glances = 0;
+    pressure_at(monitor, 40);
+    pressure_at(monitor, 70);
+    pressure_at(monitor, 85); /* HIGH from here on */
+    assert_int_equal(n_glances, 3);
+    pressure_at(monitor, 95);
+    pressure_at(monitor, 40);
+    assert_int_equal(n_glances, 3);
+    pressure_at(monitor, 40);
+    assert_int_equal(n_glances, 4);
+    assert_int_equal(mt_monitor_look(monitor, &seen, NULL), 0);
+    assert_true(mt_monitor_can_allocate(monitor, GIB, 0.1));
+    assert_false(mt_monitor_is_low(monitor, 0.5));
+    assert_int_equal(mt_monitor_cleanup(monitor, MT_UNKNOWN, NULL, NULL), 0);
+    assert_int_equal(n_glances, 4);
+    mt_monitor_destroy(monitor);
 }
 
 static enum mt_pressure told[16];
@@ -768,6 +804,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_history_keeps_the_newest_and_the_peak_stays),
+        cmocka_unit_test(test_recordings_glance_while_pressure_is_below_high),
         cmocka_unit_test(test_a_level_ends_below_where_it_began),
         cmocka_unit_test(test_levels_must_rise),
         cmocka_unit_test(test_a_place_that_cannot_be_read_is_full),

@@ -9,6 +9,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -128,6 +130,51 @@ static void test_blocks_of_a_thread_that_only_gives_go_to_one_that_asks(void **s
     mt_pool_destroy(passing.pool);
 }
 
+#define LOTS      (128 * 16 + 4)
+#define LOT_WORDS 16
+
+/* A lot's first word says how many blocks it has: those that have `was` of them say `is` now, but
+ * every other one. How many there were. */
+static unsigned change_lots(struct mt_pool *pool, uint64_t was, uint64_t is)
+{
+    _Atomic uint64_t *words = (_Atomic uint64_t *)pool->transfer;
+    unsigned n = 0;
+    for (size_t i = 0; i < LOTS * LOT_WORDS; i += LOT_WORDS)
+        if (words[i] == was && n++ % 2 == 0)
+            words[i] = is;
+    return n;
+}
+
+static void test_a_child_of_fork_has_what_other_threads_kept_and_moved(void **state)
+{
+    (void)state;
+    struct mt_pool_options options = {.max_bytes = 64 << 20};
+    struct passing passing = {.pool = host_pool(&options)};
+    struct mt_pool_stats stats;
+    uint64_t address, own;
+    int status;
+    pass_on(&passing);
+    assert_int_equal(mt_pool_allocate(passing.pool, 4096, 0, &own), MT_OK); /* and keeps 13 */
+    /* All ones are a thread's that has the lot to itself, and here is none. */
+    assert_int_equal(change_lots(passing.pool, 14, UINT64_MAX), 16);
+    mt_pool_front_lock_all();
+    pid_t child = fork();
+    if (child == 0) {
+        mt_pool_front_take_over_all();
+        mt_pool_stats_read(passing.pool, &stats);
+        if (stats.front_bytes || stats.live_bytes != 4096 ||
+            change_lots(passing.pool, UINT64_MAX, 0))
+            _exit(1);
+        mt_pool_free(passing.pool, own);
+        check(passing.pool);
+        _exit(mt_pool_allocate(passing.pool, 60 << 20, 0, &address) == MT_OK ? 0 : 2);
+    }
+    mt_pool_front_unlock_all();
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    mt_pool_destroy(passing.pool);
+}
+
 #define ON_WAY 64
 
 struct post {
@@ -193,6 +240,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_threads_lose_nothing),
         cmocka_unit_test(test_blocks_of_a_thread_that_only_gives_go_to_one_that_asks),
+        cmocka_unit_test(test_a_child_of_fork_has_what_other_threads_kept_and_moved),
         cmocka_unit_test(test_threads_that_pass_blocks_on_lose_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
