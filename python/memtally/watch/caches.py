@@ -23,7 +23,7 @@ DEPTH = 6  # of what is within a cache
 QUICK = 0.01  # seconds for a token: what was not looked at yet is not told of a program that is killed
 WORDS = {"kv_cache": "cache", "recurrent_state": "state"}
 # What models without a class for it give back, as transformers.generation.utils.ALL_CACHE_NAMES.
-OUTPUTS = {"past_key_values": "kv_cache", "cache_params": "recurrent_state", "state": "recurrent_state", "mems": "kv_cache"}
+OUTPUTS = {"cache": "kv_cache", "past_key_values": "kv_cache", "cache_params": "recurrent_state", "state": "recurrent_state", "mems": "kv_cache"}
 
 
 def is_model(name):
@@ -41,6 +41,12 @@ def mark_of(name):
     """What the recorder is told of an attribute: category and name."""
     category = category_of(name)
     return cpu.CATEGORIES[category], cpu.encoded(WORDS[category])
+
+
+def held_by(outputs):
+    """What a model gives back under these names, asked of the dictionary below its class: from transformers 5.24.0 on the class
+    writes into the program's output that the older names are no longer those."""
+    return [(name, dict.get(outputs, name)) for name in OUTPUTS if dict.__contains__(outputs, name)] if isinstance(outputs, dict) else []
 
 
 class Caches:
@@ -88,14 +94,12 @@ class Caches:
     def look_after_token(self, outputs):
         """At layers that were left to this, and at what no layer of a cache has told. Never raises."""
         try:
-            layers = getattr(outputs.get("past_key_values"), "layers", None) if isinstance(outputs, dict) else None
-            if layers:
-                self._look_at_layers(layers)
-            elif isinstance(outputs, dict):
-                for name, category in OUTPUTS.items():
-                    value = outputs.get(name)
-                    if isinstance(value, (list, tuple)):
-                        self._look_into(value, category, self.tell, 0)
+            for name, value in held_by(outputs):
+                layers = getattr(value, "layers", None)
+                if layers:
+                    self._look_at_layers(layers)
+                elif isinstance(value, (list, tuple)):
+                    self._look_into(value, OUTPUTS[name], self.tell, 0)
         except Exception as error:
             self.trace.failed("caches", error)
         for reference in list(self.caches.values()):
