@@ -184,13 +184,16 @@ static uint64_t activation_bytes(const struct mt_predict_input *in,
     return forward.bytes > 2 * logits ? forward.bytes : 2 * logits;
 }
 
-/* Of ranks that add up what each has; made before the engine looks at what is free. */
+/* Of ranks that add up what each has, or hand it on; made before the engine looks at what is free.
+ */
 static struct mt_budget_part communicators_of(const struct mt_predict_input *in)
 {
     struct mt_budget_part part = {.stand = MT_BUDGET_BEFORE};
-    if (in->settings->tensor_parallel < 2)
+    int adds_up = in->settings->tensor_parallel > 1;
+    if (!adds_up && in->settings->pipeline_parallel < 2)
         return part;
-    part.bytes = mt_engine_number(in->engine, "communicators", 0);
+    part.bytes =
+        mt_engine_number(in->engine, adds_up ? "communicators" : "communicators.pipeline", 0);
     part.low = mt_engine_number(in->engine, "communicators.low", part.bytes);
     part.high = mt_engine_number(in->engine, "communicators.high", part.bytes);
     return part;

@@ -149,9 +149,10 @@ static void test_a_cache_that_is_less_than_the_context_is_tight(void **state)
 }
 
 /* Of 24 GiB, 264 MiB are the driver's on the card of that size, an RTX 3090 (median of published
- * measurements); 0.8 of the rest are the share. A layer weighs 4 * 4,096 *
- * 4,096 + 3 * 4,096 * 14,336 + 2 * 4,096 numbers, and 16 KiB of cache a token. Three layers and the
- * embedding leave 17.4 GiB, 380,000 tokens; two with 3 GiB more leave 14.9 GiB, 487,000 tokens. */
+ * measurements), and 490 are NCCL's between the stages; 0.8 of the rest are the share. A layer
+ * weighs 4 * 4,096 * 4,096 + 3 * 4,096 * 14,336 + 2 * 4,096 numbers, and 16 KiB of cache a token.
+ * Three layers and the embedding leave 17.0 GiB, 371,000 tokens; two with 3 GiB more leave 14.7
+ * GiB, 482,000 tokens. */
 static void test_the_stage_with_the_fewest_tokens_bounds_all(void **state)
 {
     (void)state;
@@ -161,7 +162,7 @@ static void test_the_stage_with_the_fewest_tokens_bounds_all(void **state)
     settings.memory_share = 0.8;
     struct mt_estimate *result = estimate(settings);
     uint64_t layer = 2 * (4 * 4096 * 4096 + 3 * 4096 * 14336 + 2 * 4096);
-    uint64_t share = (24 * MADE_GIB - 264 * MADE_MIB) / 10 * 8;
+    uint64_t share = (24 * MADE_GIB - (264 + 490) * MADE_MIB) / 10 * 8;
     uint64_t rotary = made.model.description.context_length * 128 * 4;
     uint64_t tokens = (share - 3 * layer - 2 * 4096 * 32000 - rotary) / (3 * 16384);
     assert_in_range(result->pool.pool_tokens, tokens - 1, tokens + 1);
@@ -182,7 +183,7 @@ static void test_a_stage_without_a_cache_bounds_no_tokens(void **state)
     struct mt_predict_settings settings = two_stages("sglang@0.5.5");
     settings.memory_share = 0.8;
     struct mt_estimate *result = estimate(settings);
-    assert_in_range(result->pool.pool_tokens, 370000, 380000);
+    assert_in_range(result->pool.pool_tokens, 362000, 372000);
     assert_int_equal(made_bytes(result, 1, MT_CATEGORY_KV_CACHE), 0);
     mt_estimate_destroy(result);
 }
