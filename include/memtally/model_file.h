@@ -101,6 +101,9 @@ struct mt_model_description {
     int is_projector;          /* an image or audio encoder for another model (mmproj) */
     int lacks_encoders; /* it has encoders of which no tensor is known: weights are too few */
     uint64_t encoder_parameters; /* about what these have; 0 where that is not known either */
+    int sees;                    /* its config has an encoder of pictures, */
+    uint64_t vision_layers; /* of so many layers by num_hidden_layers, 0 where that is missing, */
+    uint64_t vision_width;  /* and of that hidden_size, likewise */
 
     /* Latent attention. */
     uint64_t q_lora_rank;

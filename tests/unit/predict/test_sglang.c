@@ -57,6 +57,37 @@ static void test_newest_version_reserves_for_graphs_of_prompts(void **state)
     mt_estimate_destroy(result);
 }
 
+static double share_of(const char *engine)
+{
+    uint64_t small = 24 * MADE_GIB;
+    struct mt_estimate *result = on_device(engine, &small);
+    double share = result->settings.memory_share;
+    mt_estimate_destroy(result);
+    return share;
+}
+
+/* By the sources of these versions, on 24 GiB. 0.5.19 has chunks of 2,048 and 42 sizes of a prompt:
+ * 512 + 3,072 + 128 + 48 + 336 = 4,096. Latent attention has 1,536 MiB in place of what 50 sizes
+ * have: 512 + 6,144 + 128 + 96 + 1,536 = 8,416. A model that sees has none of these, 6,880, and of
+ * the share 0.95 less a tenth for what 24 layers of 1,152 have more than 24 of 1,024. */
+static void test_reserve_follows_version_and_model(void **state)
+{
+    (void)state;
+    make_model(&made, &llama_3_1_8b);
+    assert_float_equal(share_of("sglang@0.5.9"), 0.847, 1e-9);
+    assert_float_equal(share_of("sglang@0.5.10"), 0.833, 1e-9);
+    assert_float_equal(share_of("sglang@0.5.19"), 0.833, 1e-9);
+    assert_float_equal(share_of("sglang@0.5.20"), 0.704, 1e-9);
+    made.model.description.kv_lora_rank = 512;
+    assert_float_equal(share_of("sglang@0.5.20"), 0.658, 1e-9);
+    made.model.description.kv_lora_rank = 0;
+    made.model.description.sees = 1;
+    made.model.description.vision_width = 1152;
+    assert_float_equal(share_of("sglang@0.5.20"), 0.66583125F, 1e-6);
+    made.model.description.vision_width = 4096;
+    assert_float_equal(share_of("sglang@0.5.20"), 0.5472F, 1e-6);
+}
+
 static void test_cache_gets_the_share_less_the_weights(void **state)
 {
     (void)state;
@@ -305,6 +336,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reserve_follows_the_device),
         cmocka_unit_test(test_newest_version_reserves_for_graphs_of_prompts),
+        cmocka_unit_test(test_reserve_follows_version_and_model),
         cmocka_unit_test(test_cache_gets_the_share_less_the_weights),
         cmocka_unit_test(test_windowed_layers_have_a_pool_of_their_own),
         cmocka_unit_test(test_states_alone_are_counted_by_sequences),
