@@ -158,16 +158,20 @@ static uint64_t weights_of(const char *engine)
 }
 
 /* In a rehearsal of 0.33.0 with AWQ the zero points of 4 bits have the size of the scales, which
- * are of 16. Files of GPTQ name an order of rows beside zero points that no kernel reads. */
+ * are of 16. A file of GPTQ has 4,096 columns of weights where one of AWQ has words of 8 of them,
+ * and zero points that no kernel reads; some have no order of rows (g_idx) beside them. */
 static void test_zero_points_of_awq_are_widened_on_hopper(void **state)
 {
     const uint64_t packed = 2 * 32 * 512;
     (void)state;
     make_model(&made, &llama_3_1_8b);
     assert_int_equal(weights_of("vllm@0.19.0"), weights_of("vllm@0.18.0"));
-    add_tensor(&made, "self_attn.o_proj.qzeros", 32, 512, 4, MT_TENSOR_LAYER);
+    add_tensor(&made, "self_attn.o_proj.qweight", 512, 4096, 4, MT_TENSOR_LAYER);
+    add_tensor(&made, "self_attn.o_proj.qzeros", 512, 32, 4, MT_TENSOR_LAYER);
     assert_int_equal(weights_of("vllm@0.19.0"), weights_of("vllm@0.18.0") + 3 * packed);
-    add_tensor(&made, "self_attn.o_proj.g_idx", 4096, 0, 4, MT_TENSOR_LAYER);
+    make_model(&made, &llama_3_1_8b);
+    add_tensor(&made, "self_attn.o_proj.qweight", 4096, 512, 4, MT_TENSOR_LAYER);
+    add_tensor(&made, "self_attn.o_proj.qzeros", 512, 32, 4, MT_TENSOR_LAYER);
     assert_int_equal(weights_of("vllm@0.19.0"), weights_of("vllm@0.18.0"));
 }
 
