@@ -148,6 +148,23 @@ static void test_blocks_of_a_thread_that_only_gives_go_to_one_that_asks(void **s
     mt_pool_destroy(passing.pool);
 }
 
+/* A thread has room for a size only where it keeps blocks of it, or some are on their way. */
+static void test_a_size_of_which_none_is_on_its_way_gets_no_room(void **state)
+{
+    (void)state;
+    struct passing passing = {.pool = host_pool(NULL)};
+    uint64_t other, same;
+    pass_on(&passing);
+    assert_int_equal(mt_pool_allocate(passing.pool, 8192, 0, &other), MT_OK);
+    for (struct mt_pool_front *front = passing.pool->fronts; front; front = front->next)
+        assert_int_equal(front->room[8192 / MT_POOL_ALIGN - 1], 0);
+    assert_int_equal(mt_pool_allocate(passing.pool, 4096, 0, &same), MT_OK);
+    mt_pool_free(passing.pool, other);
+    mt_pool_free(passing.pool, same);
+    check(passing.pool);
+    mt_pool_destroy(passing.pool);
+}
+
 #define LOTS      (128 * 16 + 4)
 #define LOT_WORDS 16
 
@@ -259,6 +276,7 @@ int main(void)
         cmocka_unit_test(test_threads_lose_nothing),
         cmocka_unit_test(test_what_is_counted_twice_leaves_no_less_than_nothing_live),
         cmocka_unit_test(test_blocks_of_a_thread_that_only_gives_go_to_one_that_asks),
+        cmocka_unit_test(test_a_size_of_which_none_is_on_its_way_gets_no_room),
         cmocka_unit_test(test_a_child_of_fork_has_what_other_threads_kept_and_moved),
         cmocka_unit_test(test_threads_that_pass_blocks_on_lose_nothing),
     };
