@@ -61,8 +61,7 @@ struct mt_guard {
     struct mt_level level;  /* of the job's group */
     struct mt_alarm *alarm; /* NULL: the kernel tells nothing */
     int is_told_near;
-    int end_fd;      /* can be read once the program has ended; -1: unknown */
-    uint64_t n_told; /* by the alarm, of which the last look knew */
+    int end_fd; /* can be read once the program has ended; -1: unknown */
     size_t n_looks;
     size_t n_alarms;
     struct mt_process found; /* that has the pid */
@@ -513,16 +512,13 @@ static uint64_t n_told(const struct mt_guard *guard)
     return n;
 }
 
-/* What was told during a look counts too. A kernel that tells again and again makes no look sooner
- * than the shortest wait. */
+/* A kernel that tells again and again makes no look sooner than the shortest wait. */
 static void wait_for_alarm(struct mt_guard *guard, unsigned ms)
 {
-    if (n_told(guard) == guard->n_told)
-        mt_alarm_wait_beside(guard->alarm, guard->end_fd, (uint64_t)ms * 1000000);
-    uint64_t told = n_told(guard);
-    if (told == guard->n_told)
+    uint64_t before = n_told(guard);
+    mt_alarm_wait_beside(guard->alarm, guard->end_fd, (uint64_t)ms * 1000000);
+    if (n_told(guard) == before)
         return;
-    guard->n_told = told;
     guard->n_alarms++;
     sleep_ms(LEAST_WAIT_MS);
 }

@@ -145,6 +145,19 @@ static void test_recordings_glance_while_pressure_is_below_high(void **state)
     mt_monitor_destroy(monitor);
 }
 
+static void test_a_place_that_says_more_is_free_than_there_is_is_empty(void **state)
+{
+    struct mt_monitor *monitor = monitor_with(NULL);
+    struct mt_monitor_snapshot seen;
+    (void)state;
+    place = (struct mt_monitor_figures){100 * GIB, 101 * GIB, 102 * GIB};
+    assert_int_equal(mt_monitor_look(monitor, &seen, NULL), 0);
+    assert_int_equal(seen.allocated_bytes, 0);
+    assert_int_equal(seen.available_bytes, 100 * GIB);
+    assert_int_equal(seen.largest_bytes, 100 * GIB);
+    mt_monitor_destroy(monitor);
+}
+
 static enum mt_pressure told[16];
 static size_t n_told;
 
@@ -805,6 +818,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_history_keeps_the_newest_and_the_peak_stays),
         cmocka_unit_test(test_recordings_glance_while_pressure_is_below_high),
+        cmocka_unit_test(test_a_place_that_says_more_is_free_than_there_is_is_empty),
         cmocka_unit_test(test_a_level_ends_below_where_it_began),
         cmocka_unit_test(test_levels_must_rise),
         cmocka_unit_test(test_a_place_that_cannot_be_read_is_full),
