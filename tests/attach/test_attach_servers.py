@@ -104,10 +104,10 @@ def test_vllms_blocks_times_the_bytes_of_one():
 # A cache of models that nobody sees but the server: the folder is empty for all others.
 APART = """
 set -e
-mount -t tmpfs none "$HF_HOME"
-mkdir -p "$HF_HOME/hub/models--org--small/refs" "$HF_HOME/hub/models--org--small/snapshots/1"
-printf 1 >"$HF_HOME/hub/models--org--small/refs/main"
-cp "$MODEL/config.json" "$HF_HOME/hub/models--org--small/snapshots/1"
+mount -t tmpfs none "$APART"
+mkdir -p "$APART/hub/models--org--small/refs" "$APART/hub/models--org--small/snapshots/1"
+printf 1 >"$APART/hub/models--org--small/refs/main"
+cp "$MODEL/config.json" "$APART/hub/models--org--small/snapshots/1"
 exec "$@"
 """
 
@@ -120,12 +120,13 @@ def test_a_model_is_read_among_the_files_that_its_server_sees():
     os.makedirs(folder, exist_ok=True)
     answers = vllm()
     answers["/v1/models"]["data"][0]["root"] = "org/small"
-    with server("vllm", "serve", "org/small", before=[*unshare, "sh", "-c", APART, "sh"], ANSWERS=answers, MIB=64, HF_HOME=folder,
-                MODEL=model()) as (process, _, _):
-        rows = host(answered(process.pid))
-    assert not os.listdir(folder)
-    assert figure(rows["kv_cache"]) == (1000 * 16 * TOKEN, "derived"), rows
-    assert figure(rows["weights"]) == (WEIGHTS + ROTARY, "derived"), rows
+    for cache in {"HF_HOME": folder}, {"HUGGINGFACE_HUB_CACHE": folder + "/hub"}:
+        with server("vllm", "serve", "org/small", before=[*unshare, "sh", "-c", APART, "sh"], ANSWERS=answers, MIB=64, APART=folder,
+                    MODEL=model(), **cache) as (process, _, _):
+            rows = host(answered(process.pid))
+        assert not os.listdir(folder)
+        assert figure(rows["kv_cache"]) == (1000 * 16 * TOKEN, "derived"), rows
+        assert figure(rows["weights"]) == (WEIGHTS + ROTARY, "derived"), rows
 
 
 def asked_silent(port):
