@@ -30,12 +30,13 @@ int cli_files_have(const struct mt_model_files *files, const char *path)
 static int find_cache(char *const *environment, char cache[PATH_MAX])
 {
     const char *hub = mt_environment_get_set(environment, "HF_HUB_CACHE");
+    const char *older = mt_environment_get_set(environment, "HUGGINGFACE_HUB_CACHE");
     const char *home = mt_environment_get_set(environment, "HF_HOME");
     const char *caches = mt_environment_get_set(environment, "XDG_CACHE_HOME");
     const char *user = mt_environment_get_set(environment, "HOME");
     int n = -1;
-    if (hub)
-        n = snprintf(cache, PATH_MAX, "%s", hub);
+    if (hub || older)
+        n = snprintf(cache, PATH_MAX, "%s", hub ? hub : older);
     else if (home)
         n = snprintf(cache, PATH_MAX, "%s/hub", home);
     else if (caches)

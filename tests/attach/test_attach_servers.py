@@ -39,12 +39,12 @@ def model():
 
 
 @contextlib.contextmanager
-def server(*words, **environment):
-    """A server that is started by these words; gives its process, its port and its child's process id."""
+def server(*words, before=(), **environment):
+    """A server that is started by these words, by way of those before; gives its process, its port and its child's process id."""
     program = os.path.join(FOLDER, words[0])
     shutil.copy(os.path.join(HERE, "server.py"), program)
     settings = {name: value if isinstance(value, str) else json.dumps(value) for name, value in environment.items()}
-    with subprocess.Popen([sys.executable, program, *words[1:]], env=dict(os.environ, **settings), stdin=subprocess.PIPE,
+    with subprocess.Popen([*before, sys.executable, program, *words[1:]], env=dict(os.environ, **settings), stdin=subprocess.PIPE,
                           stdout=subprocess.PIPE) as process:
         try:
             port, child = map(int, process.stdout.readline().split())
@@ -99,6 +99,34 @@ def test_vllms_blocks_times_the_bytes_of_one():
     assert figure(rows["weights"]) == (WEIGHTS + ROTARY, "derived"), rows
     assert document["engine"] == {**document["engine"], "name": "vllm", "version": "0.11.0"}, document["engine"]
     assert document["settings"]["context_tokens"] == 512 and document["model"]["path"] == model(), document
+
+
+# A cache of models that nobody sees but the server: the folder is empty for all others.
+APART = """
+set -e
+mount -t tmpfs none "$APART"
+mkdir -p "$APART/hub/models--org--small/refs" "$APART/hub/models--org--small/snapshots/1"
+printf 1 >"$APART/hub/models--org--small/refs/main"
+cp "$MODEL/config.json" "$APART/hub/models--org--small/snapshots/1"
+exec "$@"
+"""
+
+
+def test_a_model_is_read_among_the_files_that_its_server_sees():
+    unshare = ["unshare", "--user", "--map-root-user", "--mount"]
+    if subprocess.run([*unshare, "mount", "-t", "tmpfs", "none", "/mnt"], stderr=subprocess.DEVNULL, check=False).returncode:
+        raise tap.Skip("no files of one's own may be mounted here")
+    folder = os.path.join(FOLDER, "hub")
+    os.makedirs(folder, exist_ok=True)
+    answers = vllm()
+    answers["/v1/models"]["data"][0]["root"] = "org/small"
+    for cache in {"HF_HOME": folder}, {"HUGGINGFACE_HUB_CACHE": folder + "/hub"}:
+        with server("vllm", "serve", "org/small", before=[*unshare, "sh", "-c", APART, "sh"], ANSWERS=answers, MIB=64, APART=folder,
+                    MODEL=model(), **cache) as (process, _, _):
+            rows = host(answered(process.pid))
+        assert not os.listdir(folder)
+        assert figure(rows["kv_cache"]) == (1000 * 16 * TOKEN, "derived"), rows
+        assert figure(rows["weights"]) == (WEIGHTS + ROTARY, "derived"), rows
 
 
 def asked_silent(port):

@@ -245,8 +245,10 @@ def hanging(name, folder, *words, **settings):
 
 
 def is_server(pid):
-    with contextlib.suppress(OSError):
-        return os.readlink(f"/proc/{pid}/exe").endswith("/app/llama-server")
+    """Whether it is the engine, and has come so far that SIGINT does not kill it."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/status", encoding="ascii") as file:
+        [caught] = [int(line.split()[1], 16) for line in file if line.startswith("SigCgt:")]
+        return os.readlink(f"/proc/{pid}/exe").endswith("/app/llama-server") and caught >> signal.SIGINT - 1 & 1
     return False
 
 
