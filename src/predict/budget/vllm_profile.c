@@ -238,14 +238,14 @@ static int recurs(const struct mt_model_description *d)
 int mt_vllm_has_second_runner(const struct mt_predict_input *in)
 {
     const struct mt_model_description *d = in->d;
-    const char *key = "runner.second";
+    const char *key = d->experts ? "runner.second.experts" : "runner.second";
     int is_float = d->dtype && (!strcmp(d->dtype, "bf16") || !strcmp(d->dtype, "f16") ||
                                 !strcmp(d->dtype, "f32"));
     if (mt_engine_has(in->engine, key, "unquantized") && !is_float)
         return 0;
     return mt_engine_has(in->engine, key, "all") ||
            mt_engine_has(in->engine, key, d->architecture) ||
-           (mt_engine_has(in->engine, key, "dense") && !d->experts && !recurs(d));
+           (mt_engine_has(in->engine, key, "dense") && !recurs(d));
 }
 
 uint64_t mt_vllm_logit_rows(const struct mt_predict_settings *settings)

@@ -161,6 +161,21 @@ static void test_graphs_have_the_nodes_and_parts_of_rehearsals(void **state)
     mt_estimate_destroy(ampere);
 }
 
+/* MixtralForCausalLM, of the family llama, has experts and is not among those of the second runner
+ * before 0.29.0, where LlamaForCausalLM is from 0.23.0 on. */
+static void test_a_family_with_experts_has_a_runner_of_its_own(void **state)
+{
+    (void)state;
+    make_model(&made, &llama_3_1_8b);
+    uint64_t dense = activations_of("vllm@0.24.0", 8192, 1024);
+    made.model.description.experts = 8;
+    assert_true(activations_of("vllm@0.24.0", 8192, 1024) > dense);
+    assert_int_equal(activations_of("vllm@0.29.0", 8192, 1024),
+                     activations_of("vllm@0.32.0", 8192, 1024));
+    assert_true(activations_of("vllm@0.28.0", 8192, 1024) >
+                activations_of("vllm@0.29.0", 8192, 1024));
+}
+
 static uint64_t weights_of(const char *engine)
 {
     struct mt_estimate *result = made_estimate(&made, on_h100(engine));
@@ -214,6 +229,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_run_is_counted_tensor_by_tensor),
         cmocka_unit_test(test_a_residual_that_nobody_reads_stays),
+        cmocka_unit_test(test_a_family_with_experts_has_a_runner_of_its_own),
         cmocka_unit_test(test_an_older_sampler_sorts_logits),
         cmocka_unit_test(test_few_rows_of_logits_are_sorted_as_one),
         cmocka_unit_test(test_an_a100_is_taken_for_a_small_card),
