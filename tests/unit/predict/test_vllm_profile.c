@@ -57,6 +57,18 @@ static void test_a_run_is_counted_tensor_by_tensor(void **state)
                 2 * activations_of("vllm@0.21.0", 16384, 1024));
 }
 
+/* A layer of Phi-3.5-MoE returns its residual, which its caller holds beside the next layer's: a
+ * row of 4,096 numbers of 16 bit for each token. */
+static void test_a_residual_that_nobody_reads_stays(void **state)
+{
+    (void)state;
+    make_model(&made, &llama_3_1_8b);
+    made.model.description.architecture = "qwen2";
+    uint64_t without = activations_of("vllm@0.33.0", 8192, 256);
+    made.model.description.architecture = "phimoe";
+    assert_int_equal(activations_of("vllm@0.33.0", 8192, 256) - without, 8192 * 4096 * 2);
+}
+
 static struct mt_estimate *with_sequences(const char *engine, uint64_t sequences)
 {
     struct mt_predict_settings settings = on_h100(engine);
@@ -149,6 +161,21 @@ static void test_graphs_have_the_nodes_and_parts_of_rehearsals(void **state)
     mt_estimate_destroy(ampere);
 }
 
+/* MixtralForCausalLM, of the family llama, has experts and is not among those of the second runner
+ * before 0.29.0, where LlamaForCausalLM is from 0.23.0 on. */
+static void test_a_family_with_experts_has_a_runner_of_its_own(void **state)
+{
+    (void)state;
+    make_model(&made, &llama_3_1_8b);
+    uint64_t dense = activations_of("vllm@0.24.0", 8192, 1024);
+    made.model.description.experts = 8;
+    assert_true(activations_of("vllm@0.24.0", 8192, 1024) > dense);
+    assert_int_equal(activations_of("vllm@0.29.0", 8192, 1024),
+                     activations_of("vllm@0.32.0", 8192, 1024));
+    assert_true(activations_of("vllm@0.28.0", 8192, 1024) >
+                activations_of("vllm@0.29.0", 8192, 1024));
+}
+
 static uint64_t weights_of(const char *engine)
 {
     struct mt_estimate *result = made_estimate(&made, on_h100(engine));
@@ -201,6 +228,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_run_is_counted_tensor_by_tensor),
+        cmocka_unit_test(test_a_residual_that_nobody_reads_stays),
+        cmocka_unit_test(test_a_family_with_experts_has_a_runner_of_its_own),
         cmocka_unit_test(test_an_older_sampler_sorts_logits),
         cmocka_unit_test(test_few_rows_of_logits_are_sorted_as_one),
         cmocka_unit_test(test_an_a100_is_taken_for_a_small_card),
