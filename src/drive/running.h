@@ -31,7 +31,7 @@ struct mt_drive_running {
     uint64_t loaded_bytes;                    /* of all that is loaded, by the engine's own word */
     uint64_t loaded_device_bytes;
     int is_told_loaded;
-    /* Of its command line and of variables that stand for flags. */
+    /* What its command line says, and variables that stand for flags. */
     char kv_type_k[16];
     char kv_type_v[16];
     char gpu_layers[16];

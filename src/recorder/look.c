@@ -44,8 +44,9 @@ static uint64_t allowed_ns(const struct process *process)
     return allowed > FREE_PICTURE_NS ? allowed : FREE_PICTURE_NS;
 }
 
-/* Of what a process may spend whatever its run time, pictures that differ little take no more than
- * a thirtieth of the time so far: a heap that creeps upward would have spent all of it at once. */
+/* A process may spend some time on pictures whatever its run time. Pictures that differ little take
+ * no more of it than a thirtieth of the time so far: a heap that creeps upward would have spent all
+ * of it at once. */
 static uint64_t allowed_for_steps_ns(const struct process *process)
 {
     uint64_t allowed = allowed_ns(process);

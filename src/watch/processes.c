@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 #include <memtally/units.h>
 
 #include "base/array.h"

@@ -160,7 +160,7 @@ static uint64_t own_peak_bytes(void)
     return (uint64_t)usage.ru_maxrss * 1024 + 256 * 1024;
 }
 
-/* Of a run that could not start. */
+/* Removes what was made for a run that could not start. */
 static void leave_nothing(const struct mt_run *run)
 {
     if (run->file.header)

@@ -26,9 +26,10 @@ enum mt_outside_reason {
     MT_OUTSIDE_NOT_ALLOWED = 6
 };
 
-/* Of processes that we attached to, looks of each kind rest so many times as long as the last one
- * took a processor. With pictures all of them take 0.47 % of one: a process on the same processor
- * loses up to as much again, because what it had in the caches is gone (bench_attach). */
+/* Between two looks of a kind at processes that we attached to is a rest, so many times as long as
+ * the last look took a processor. With pictures all of them take 0.47 % of one: a process on the
+ * same processor loses up to as much again, because what it had in the caches is gone
+ * (bench_attach). */
 #define MT_WATCH_SAMPLE_REST_TIMES  2000u
 #define MT_WATCH_TREE_REST_TIMES    2000u
 #define MT_WATCH_WHOLE_REST_TIMES   8000u /* looks at who is in a large tree */

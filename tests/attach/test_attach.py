@@ -137,7 +137,7 @@ def test_children_count_and_we_do_not():
         assert len(document["processes"]) == 2, document
         place = host(document)
         assert adds_up(place)
-        # Of the pages that the fork shares, 32 MiB, each is counted once; the child has 32 more.
+        # Each of the pages that the fork shares, 32 MiB, is counted once; the child has 32 more.
         assert 64 * MIB <= place["total_resident_bytes"] < 72 * MIB, place
     mine = attached(os.getpid())
     assert not [process for process in mine["processes"] if "memtally attach" in process["command"]], mine

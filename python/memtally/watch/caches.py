@@ -128,7 +128,7 @@ class Caches:
                 self.look_at(cache, self.tell)
 
     def _look_at_layers(self, layers, thread):
-        """Of the cache of a token that was just written."""
+        """Looks at the cache of a token that was just written."""
         now = time.monotonic()
         if thread in self.quick:
             for layer in list(layers):

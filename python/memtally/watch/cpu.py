@@ -54,8 +54,8 @@ class Labels:
         self.label_block = None
 
     def tell(self, tensor, category, name):
-        """Of a tensor that is looked at again and again: only when something of it is new. Its storage is known by a weak
-        reference, since torch.utils.swap_tensors() refuses tensors that have one."""
+        """Tells of a tensor that is looked at again and again only if something of it is new. Its storage is known by a weak reference,
+        since torch.utils.swap_tensors() refuses tensors that have one."""
         storage = tensor.untyped_storage()
         key, address = id(storage), storage.data_ptr()
         known = self.told.get(key)

@@ -15,7 +15,7 @@
 
 #define FAIL(error, code, ...) mt_fail(error, code, MT_NO_OFFSET, "rehearse: " __VA_ARGS__)
 
-/* Of what was asked for, what the engine has no setting for is llama.cpp's. */
+/* Refuses options that only llama.cpp has a setting for. */
 static int check(const struct estimate_options *options, const char *name, int is_parallel,
                  struct mt_error *error)
 {
