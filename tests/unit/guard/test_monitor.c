@@ -5,16 +5,13 @@
 #include <memtally/units.h>
 
 #include "guard/monitor.h"
-#include "guard/source.h"
 
 #include <errno.h>
-#include <math.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define MIB ((uint64_t)1 << 20)
 #define GIB ((uint64_t)1 << 30)
