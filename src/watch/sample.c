@@ -219,8 +219,8 @@ static size_t next_in_turn(const struct mt_run *run)
     return i < run->n_processes ? i : 0;
 }
 
-/* Of a large tree: those that changed when they were last looked at or have just come, as far as
- * they are no more than a part, and a part of all, in turn. So a process that grows is looked at in
+/* Looks at those of a large tree that changed when they were last looked at or have just come, as
+ * far as they are no more than a part, and at a part of all, in turn. So a process that grows is looked at in
  * each look, and none is forgotten. */
 static void look_at_part(struct mt_run *run, uint64_t now_ns)
 {

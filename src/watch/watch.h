@@ -182,7 +182,7 @@ void mt_watch_note_strangers(struct mt_run *run);
 /* Looks who is in the tree. */
 void mt_watch_tree(struct mt_run *run, uint64_t now_ns);
 
-/* Of a large tree between two looks at the whole: who has come and who has gone (arrivals.c). The
+/* Who has come to a large tree and who has gone between two looks at the whole (arrivals.c). The
  * first call only notes who is there. */
 void mt_watch_arrivals(struct mt_run *run, uint64_t now_ns);
 

@@ -52,7 +52,7 @@
 #define GOAL        1.0    /* percent */
 #define ALONE       0.97   /* of a processor, that a child has where nothing else runs */
 
-/* Of a processor, that looks other than pictures may take. */
+/* The part of a processor that looks other than pictures may take. */
 #define LOOKS_SHARE                                                                                \
     (1.0 / MT_WATCH_SAMPLE_REST_TIMES + 1.0 / MT_WATCH_TREE_REST_TIMES +                           \
      1.0 / MT_WATCH_WHOLE_REST_TIMES + 1.0 / MT_WATCH_MACHINE_REST_TIMES +                         \
@@ -327,7 +327,7 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Of `n` values in order, the index of the one at which the interval begins: the median of what
+/* The index of the one of `n` values in order at which the interval begins: the median of what
  * they were drawn from lies below it with a chance of 2.5 % at most. */
 static int rank_of(int n)
 {
@@ -419,7 +419,7 @@ static void print_cost(const char *what, const struct cost *cost)
            cost->cpu.middle, cost->cpu.low, cost->cpu.high);
 }
 
-/* Of its own time, and as if it waited for all that memtally takes, too. */
+/* Judges its own time, and as if it waited for all that memtally takes, too. */
 static void judge_own(struct interval own, const char *of, const char *where)
 {
     double share = 100 * (MT_WATCH_ATTACHED_SHARE + LOOKS_SHARE);

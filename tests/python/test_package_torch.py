@@ -429,8 +429,9 @@ def test_beside_its_loaders_a_tracker_draws_with_matplotlib_and_cupy_has_what_is
     told = package.answered(CUPY, python=engine.torch(), PYTHONPATH=os.pathsep.join([package.packages(), folder]))
     assert told == {"pools": 1, "missing": []}, told
 
-    # Only the names of what is called can be looked at in a CuPy that finds no device, and the parameters, of which CuPy's texts tell. CUPY
-    ="""
+
+# A CuPy that finds no device shows only the names of what is called, and the parameters, of which CuPy's texts tell.
+CUPY = """
     import json, warnings
     warnings.simplefilter("ignore")
     import cupy

@@ -180,9 +180,10 @@ static void test_a_cache_that_is_less_than_the_context_is_tight(void **state)
 }
 
 /* The driver has 264 MiB of 24 GiB on the card of that size, an RTX 3090 (median of published
- * measurements), and NCCL 490 between the stages; 0.8 of the rest are the share. A layer weighs 4 * 4,096 * 4,096 + 3 * 4,096 * 14,336 + 2 * 4,096 numbers, and 16 KiB of cache a token.
- * Three layers and the embedding leave 17.0 GiB, 371,000 tokens; two with 3 GiB more leave 14.7
- * GiB, 482,000 tokens. */
+ * measurements), and NCCL 490 between the stages; 0.8 of the rest are the share. A layer weighs 4 *
+ * 4,096 * 4,096 + 3 * 4,096 * 14,336 + 2 * 4,096 numbers, and 16 KiB of cache a token. Three layers
+ * and the embedding leave 17.0 GiB, 371,000 tokens; two with 3 GiB more leave 14.7 GiB, 482,000
+ * tokens. */
 static void test_the_stage_with_the_fewest_tokens_bounds_all(void **state)
 {
     (void)state;
