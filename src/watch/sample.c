@@ -220,8 +220,8 @@ static size_t next_in_turn(const struct mt_run *run)
 }
 
 /* Looks at those of a large tree that changed when they were last looked at or have just come, as
- * far as they are no more than a part, and at a part of all, in turn. So a process that grows is looked at in
- * each look, and none is forgotten. */
+ * far as they are no more than a part, and at a part of all, in turn. So a process that grows is
+ * looked at in each look, and none is forgotten. */
 static void look_at_part(struct mt_run *run, uint64_t now_ns)
 {
     size_t n = run->n_processes;
