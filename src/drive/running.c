@@ -280,6 +280,7 @@ void mt_drive_running_look(const char *proc, pid_t root, uint64_t timeout_ms,
     if (timeout_ms)
         ask_engine(proc, timeout_ms, running);
     ask_runner(proc, timeout_ms, running);
+    running->start = mt_drive_start(proc, running->pid);
     mt_join_arguments(running->model, strlen(running->model), running->shown_model,
                       sizeof running->shown_model);
 }
@@ -316,6 +317,11 @@ void mt_drive_running_files_open(const char *proc, const struct mt_drive_running
     snprintf(path, sizeof path, "%s/%ld/root", proc, (long)running->pid);
     opened->root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     mt_model_files_within(&opened->root, &opened->files);
+}
+
+int mt_drive_running_lives(const char *proc, const struct mt_drive_running *running)
+{
+    return running->start && mt_drive_start(proc, running->pid) == running->start;
 }
 
 void mt_drive_running_files_close(const struct mt_drive_running_files *opened)

@@ -43,6 +43,7 @@ struct mt_drive_running {
     char environment[MT_RUNNING_ENVIRONMENT_BYTES]; /* "NAME=value", each ended by a NUL */
     char *variables[MT_RUNNING_VARIABLES + 1];      /* of these; ends with NULL */
     pid_t pid;         /* whose command line says all that: the process, a child or a parent */
+    uint64_t start;    /* of that process, in ticks: its number may be another's later */
     int port;          /* that answered */
     int is_elsewhere;  /* it is in another network than ours */
     char problem[192]; /* a sentence on why nobody answered, or "" */
@@ -74,6 +75,9 @@ void mt_drive_running_files_open(const char *proc, const struct mt_drive_running
 
 void mt_drive_running_files_close(const struct mt_drive_running_files *opened);
 
+/* Whether the process that said all that still runs, so that its files are its own. */
+int mt_drive_running_lives(const char *proc, const struct mt_drive_running *running);
+
 /* Makes what the server calls `path` a path of these files. Returns 0 where that does not fit. */
 int mt_drive_running_path(const struct mt_drive_running_files *opened, const char *path,
                           char whole[PATH_MAX]);
@@ -86,11 +90,22 @@ struct mt_drive_words {
     char why[192]; /* a sentence on what is not known, or "" */
 };
 
+/* A model's header, and why there is none. */
+struct mt_drive_running_header {
+    struct mt_model *model; /* or NULL */
+    char why[192];          /* a sentence, or "" where no file was named */
+};
+
+/* Reads the header of what is named `path` among `files`. */
+void mt_drive_running_header_open(const struct mt_model_files *files, const char *path,
+                                  struct mt_drive_running_header *header);
+
+void mt_drive_running_header_close(struct mt_drive_running_header *header);
+
 /* What the server's words, its model's header and the rules of its version make of a tally: weights
- * and cache, in bytes, or that they are unknown. `model_path` is a model's among `files`, or NULL.
- */
+ * and cache, in bytes, or that they are unknown. */
 void mt_drive_running_words(const struct mt_drive_running *running,
-                            const struct mt_model_files *files, const char *model_path,
+                            const struct mt_drive_running_header *header,
                             const struct mt_tally *tally, struct mt_drive_words *words);
 
 #endif

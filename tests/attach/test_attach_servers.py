@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import urllib.request
 
 import ports
@@ -20,6 +21,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 FOLDER = tempfile.mkdtemp(prefix="memtally-attach-servers-")
 MIB = 1 << 20
 SECRET = "swordfish"
+CACHE = os.path.join(FOLDER, "cache")
 CONFIG = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 256, "num_hidden_layers": 4, "intermediate_size": 512,
           "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 4096, "tie_word_embeddings": False, "torch_dtype": "bfloat16",
           "max_position_embeddings": 4096}
@@ -112,21 +114,48 @@ exec "$@"
 """
 
 
-def test_a_model_is_read_among_the_files_that_its_server_sees():
+@contextlib.contextmanager
+def server_apart(**cache):
+    """vLLM that serves a model of such a cache; gives its process."""
     unshare = ["unshare", "--user", "--map-root-user", "--mount"]
     if subprocess.run([*unshare, "mount", "-t", "tmpfs", "none", "/mnt"], stderr=subprocess.DEVNULL, check=False).returncode:
         raise tap.Skip("no files of one's own may be mounted here")
-    folder = os.path.join(FOLDER, "hub")
-    os.makedirs(folder, exist_ok=True)
     answers = vllm()
     answers["/v1/models"]["data"][0]["root"] = "org/small"
-    for cache in {"HF_HOME": folder}, {"HUGGINGFACE_HUB_CACHE": folder + "/hub"}:
-        with server("vllm", "serve", "org/small", before=[*unshare, "sh", "-c", APART, "sh"], ANSWERS=answers, MIB=64, APART=folder,
-                    MODEL=model(), **cache) as (process, _, _):
+    os.makedirs(CACHE, exist_ok=True)
+    with server("vllm", "serve", "org/small", before=[*unshare, "sh", "-c", APART, "sh"], ANSWERS=answers, MIB=64, APART=CACHE,
+                MODEL=model(), **cache) as (process, _, _):
+        yield process
+    assert not os.listdir(CACHE)
+
+
+def test_a_model_is_read_among_the_files_that_its_server_sees():
+    for cache in {"HF_HOME": CACHE}, {"HUGGINGFACE_HUB_CACHE": CACHE + "/hub"}:
+        with server_apart(**cache) as process:
             rows = host(answered(process.pid))
-        assert not os.listdir(folder)
         assert figure(rows["kv_cache"]) == (1000 * 16 * TOKEN, "derived"), rows
         assert figure(rows["weights"]) == (WEIGHTS + ROTARY, "derived"), rows
+
+
+def has_begun_to_watch(folder):
+    """The machine is looked at when memtally attaches, and again once it has read of the server what it reads."""
+    with contextlib.suppress(FileNotFoundError), open(os.path.join(folder, "watch.mtr"), "rb") as file:
+        return file.read(1 << 22).count(b"resident_bytes ") >= 2
+    return False
+
+
+def test_the_model_of_a_server_that_ends_while_it_is_watched_is_known():
+    """Its number may be another process's at the end, and its files are gone."""
+    with server_apart(HF_HOME=CACHE) as process, tempfile.TemporaryDirectory(dir=FOLDER) as folder:
+        words = [MEMTALLY, "attach", "--json", "--no-endpoint", "--for", "1h", "-o", folder, str(process.pid)]
+        with subprocess.Popen(words, stdout=subprocess.PIPE) as watcher:
+            while watcher.poll() is None and not has_begun_to_watch(folder):
+                time.sleep(0.01)
+            process.stdin.close()
+            process.wait(60)
+            document = json.loads(watcher.communicate(timeout=120)[0])
+    weights = host(document)["weights"]
+    assert figure(weights)[1] == "derived" and WEIGHTS <= weights["resident_bytes"] <= WEIGHTS + 2 * ROTARY, weights  # by its version
 
 
 def asked_silent(port):

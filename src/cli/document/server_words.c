@@ -61,28 +61,49 @@ static void note_loaded(struct cli_server_words *said)
 
 /* The file or folder that the server's word for its model means; 0 where there is none. */
 static int find_model(const struct mt_drive_running *running,
-                      const struct mt_drive_running_files *opened, const struct mt_tally *tally,
-                      char path[PATH_MAX])
+                      const struct mt_drive_running_files *opened, char path[PATH_MAX])
 {
     const struct mt_model_files *files = &opened->files;
-    if (*running->model && mt_drive_running_path(opened, running->model, path) &&
-        cli_files_have(files, path))
-        return 1;
-    if (cli_hub_cache_find(files, running->model, running->variables, path, PATH_MAX))
-        return 1;
-    return tally->model_path && mt_drive_running_path(opened, tally->model_path, path) &&
-           cli_files_have(files, path);
+    return (*running->model && mt_drive_running_path(opened, running->model, path) &&
+            cli_files_have(files, path)) ||
+           cli_hub_cache_find(files, running->model, running->variables, path, PATH_MAX);
+}
+
+void cli_server_words_look(struct cli_server_words *said, int pid, uint64_t timeout_ms)
+{
+    struct mt_drive_running_files opened;
+    char path[PATH_MAX];
+    mt_drive_running_look("/proc", pid, timeout_ms, &said->running);
+    if (!*said->running.engine)
+        return;
+    mt_drive_running_files_open("/proc", &said->running, &opened);
+    if (find_model(&said->running, &opened, path))
+        mt_drive_running_header_open(&opened.files, path, &said->header);
+    mt_drive_running_files_close(&opened);
+}
+
+void cli_server_words_finish(struct cli_server_words *said)
+{
+    mt_drive_running_header_close(&said->header);
+}
+
+/* A server that does not say which model it has may have mapped one. */
+static void read_mapped_model(struct cli_server_words *said, const char *mapped)
+{
+    struct mt_drive_running_files opened;
+    char path[PATH_MAX];
+    mt_drive_running_files_open("/proc", &said->running, &opened);
+    if (mt_drive_running_path(&opened, mapped, path) && cli_files_have(&opened.files, path) &&
+        mt_drive_running_lives("/proc", &said->running))
+        mt_drive_running_header_open(&opened.files, path, &said->header);
+    mt_drive_running_files_close(&opened);
 }
 
 static int tell(struct cli_server_words *said, struct mt_tally *tally, struct mt_error *error)
 {
-    char path[PATH_MAX];
-    struct mt_drive_running_files opened;
-    mt_drive_running_files_open("/proc", &said->running, &opened);
-    int has_model = find_model(&said->running, &opened, tally, path);
-    mt_drive_running_words(&said->running, &opened.files, has_model ? path : NULL, tally,
-                           &said->words);
-    mt_drive_running_files_close(&opened);
+    if (!said->header.model && !*said->header.why && *said->running.engine && tally->model_path)
+        read_mapped_model(said, tally->model_path);
+    mt_drive_running_words(&said->running, &said->header, tally, &said->words);
     for (size_t i = 0; i < said->words.n; i++) {
         int result = mt_tally_tell(tally, &said->words.items[i], error);
         if (result < 0)
