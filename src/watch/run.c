@@ -99,6 +99,8 @@ static void destroy(struct mt_run *run)
     if (run->pidfd >= 0)
         close(run->pidfd);
     mt_process_list_finish(&run->tree);
+    mt_process_numbers_finish(&run->numbers);
+    mt_process_numbers_finish(&run->numbers_now);
     mt_process_list_finish(&run->strangers);
     mt_table_finish(&run->strange);
     free(run->processes);

@@ -151,8 +151,8 @@ class Holders:
         self.next_look = time.monotonic() + took / SHARE
         self.next_after_phase = time.monotonic() + took / SHARE_AFTER_PHASES
 
-    def look_after_phase(self, category):
-        if category == "weights" or time.monotonic() >= self.next_after_phase:
+    def look_after_phase(self, categories):
+        if "weights" in categories or time.monotonic() >= self.next_after_phase:
             self.look()
 
     def look_now_and_then(self):
