@@ -71,7 +71,7 @@ def child_of(pid):
 
 
 def options_of(words, folder):
-    """Of this machine's files the container has what the server needs, and it is preloaded as all of the rehearsal is, which knows processes
+    """The container has such of this machine's files as the server needs, and it is preloaded as all of the rehearsal is, which knows processes
     by the machine's numbers."""
     base = subprocess.run([words[0], "-c", "import sys; print(sys.prefix, sys.base_prefix)"], capture_output=True, text=True, check=True).stdout.split()
     options = ["--network", "none", "--pid", "host", "--shm-size", "1g", "--env-host", "-v", f"{tempfile.gettempdir()}:{tempfile.gettempdir()}"]

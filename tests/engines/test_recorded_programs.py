@@ -116,7 +116,7 @@ def test_two_ranks_that_share_a_model():
     assert len(said) == 2
     peaks_are_pytorchs(said, observed)
     for one, place in zip(said, places(observed)):
-        # Of six layers of 4 MiB each rank has a half.
+        # Each rank has a half of six layers of 4 MiB.
         assert one["weights"] == row(place, "weights") == 12 << 20, (one, place)
         assert row(place, "training") == one["gradients"] + one["state"], (one, place)
 

@@ -110,7 +110,7 @@ class Growth(ctypes.Structure):
 
 
 def grown(folder, span_ns):
-    """Of the library: when, {what: how much more}, and {the innermost function: how much more}."""
+    """What the library says: when, {what: how much more}, and {the innermost function: how much more}."""
     library = ctypes.CDLL(os.environ["LIBRARY"])
     library.mt_category_name.restype = ctypes.c_char_p
     recording, growth = ctypes.c_void_p(), ctypes.POINTER(Growth)()

@@ -136,11 +136,12 @@ static int detached(int argc, char **argv)
 
 static void *until_cancelled(void *argument)
 {
-    for (long *rounds = argument;;) {
+    long *rounds = argument;
+    while (__atomic_fetch_add(rounds, 1, __ATOMIC_RELEASE) >= 0) {
         free(keep(malloc(MARKED)));
-        __atomic_fetch_add(rounds, 1, __ATOMIC_RELEASE);
         pthread_testcancel();
     }
+    return NULL;
 }
 
 /* cancel N: threads that are cancelled between a malloc and the next. */

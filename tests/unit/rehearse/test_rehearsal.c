@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "rehearse/account.h"
+#include "rehearse/rehearsal.h"
 
 #define MIB    (UINT64_C(1) << 20)
 #define SECOND UINT64_C(1000000000)

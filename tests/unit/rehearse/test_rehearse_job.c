@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the command makes of programs that run, run out, crash, hang, or have no ggml. */
+#include <memtally/residue.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
