@@ -294,10 +294,16 @@ static void add_child(struct descent *descent, int pid)
     struct mt_process_list *list = descent->list;
     if (is_known(list, pid))
         return;
-    if (list->n == FEW_PROCESSES || make_room(list, list->n + 1) < 0)
+    if (list->n == FEW_PROCESSES || make_room(list, list->n + 1) < 0) {
         descent->failed = 1;
-    else if (mt_process_read(descent->os, pid, &list->items[list->n], NULL) == 0)
-        list->n++;
+        return;
+    }
+    struct mt_process *child = &list->items[list->n];
+    if (mt_process_read(descent->os, pid, child, NULL) < 0)
+        return;
+    if (!child->parent_pid) /* whose end its parent has just been told */
+        child->parent_pid = descent->parent;
+    list->n++;
 }
 
 static int add_children_of_thread(void *context, const char *thread)

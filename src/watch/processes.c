@@ -79,6 +79,15 @@ struct watched *mt_watch_find(struct mt_run *run, pid_t pid)
     return bsearch(&wanted, run->processes, run->n_processes, sizeof wanted, by_pid);
 }
 
+/* Of a process whose end its parent has just been told the kernel has no parent any more. */
+static void see(struct watched *process, const struct mt_process *seen)
+{
+    int parent_pid = process->seen.parent_pid;
+    process->seen = *seen;
+    if (!process->seen.parent_pid)
+        process->seen.parent_pid = parent_pid;
+}
+
 static uint64_t start_ns_of(const struct mt_run *run, const struct watched *process)
 {
     uint64_t start_ns = mt_process_start_ns(&run->host, &process->seen);
@@ -229,11 +238,11 @@ void mt_watch_judge(struct mt_run *run, struct watched *process, uint64_t now_ns
 {
     struct mt_process seen;
     enum mt_outside_reason reason = run->is_attached ? MT_OUTSIDE_ATTACHED : MT_OUTSIDE_NOT_LOADED;
-    if (mt_process_read(&run->host, process->seen.pid, &seen, NULL) < 0 ||
+    if (mt_process_read(&run->host, process->seen.pid, &seen, NULL) < 0 || seen.state == 'X' ||
         seen.start_ticks != process->seen.start_ticks ||
         (seen.state == 'Z' && process->reader == process->seen.pid))
         return; /* its end is taken soon */
-    process->seen = seen;
+    see(process, &seen);
     process->recorded = is_recorded(run, process);
     if (run->is_attached)
         reason = reason_of_attached(process);
@@ -257,7 +266,7 @@ static void judge_ended(struct mt_run *run, struct watched *process)
         return;
     if (mt_process_read(&run->host, process->seen.pid, &seen, NULL) == 0 &&
         seen.start_ticks == process->seen.start_ticks)
-        process->seen = seen; /* not yet taken, it has its last name */
+        see(process, &seen); /* not yet taken, it has its last name */
     write_process(run, process);
     if (!has_file(run, process))
         write_outside(run, process, MT_OUTSIDE_TOO_SHORT);
@@ -347,7 +356,7 @@ static void mark_the_living(struct mt_run *run, uint64_t now_ns, size_t *n_new)
         struct watched *process = mt_watch_find(run, seen->pid);
         run->n_processes = all;
         if (process && process->seen.start_ticks == seen->start_ticks) {
-            process->seen = *seen;
+            see(process, seen);
             process->alive = 1;
             mt_watch_note_exec(run, process, now_ns);
         } else {
@@ -366,7 +375,7 @@ static int is_still_there(const struct mt_run *run, struct watched *process)
     if (mt_process_read(&run->host, process->seen.pid, &seen, NULL) < 0 ||
         seen.start_ticks != process->seen.start_ticks)
         return 0;
-    process->seen = seen;
+    see(process, &seen);
     return 1;
 }
 

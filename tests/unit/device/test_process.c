@@ -191,14 +191,16 @@ static void test_a_machine_without_proc_cannot_list_its_processes(void **state)
     }
 }
 
-/* Two threads have a child each, and one of these a child of its own, of which nothing is known. */
+/* Two threads have children, and one of these a child of its own, of which nothing is known. The
+ * last has just ended: the kernel knows of no parent any more. */
 static const char family[] =
     "=== /proc/7/task/\n7\n9\n=== /proc/8/task/\n8\n"
-    "=== /proc/7/task/7/children\n8 11 \n=== /proc/7/task/9/children\n10 \n"
+    "=== /proc/7/task/7/children\n8 11 \n=== /proc/7/task/9/children\n10 12 \n"
     "=== /proc/8/task/8/children\n7 8 \n"
     "=== /proc/7/stat\n7 (a) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 5 0\n"
     "=== /proc/8/stat\n8 (b) S 7 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 6 0\n"
-    "=== /proc/10/stat\n10 (c) S 7 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 7 0\n";
+    "=== /proc/10/stat\n10 (c) S 7 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 7 0\n"
+    "=== /proc/12/stat\n12 (d) X 0 0 0 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 8 0\n";
 
 static void test_children_of_all_threads_are_descendants_and_nobody_twice(void **state)
 {
@@ -206,11 +208,14 @@ static void test_children_of_all_threads_are_descendants_and_nobody_twice(void *
     struct mt_host_os os;
     struct mt_process_list list = {0};
     struct replay *replay = replay_text(family, &os);
-    static const int expected[] = {7, 8, 10};
+    static const int expected[] = {7, 8, 10, 12};
+    static const int parents[] = {1, 7, 7, 7};
     assert_int_equal(mt_process_descendants(&os, 7, &list, NULL), 0);
-    assert_int_equal(list.n, 3);
-    for (size_t i = 0; i < 3; i++)
+    assert_int_equal(list.n, 4);
+    for (size_t i = 0; i < 4; i++) {
         assert_int_equal(list.items[i].pid, expected[i]);
+        assert_int_equal(list.items[i].parent_pid, parents[i]);
+    }
     mt_process_list_finish(&list);
     replay_close(replay);
 }

@@ -3,9 +3,11 @@
 #include <memtally/units.h>
 
 #include "tests/support/nobody.h"
+#include "watch/watch.h"
 #include "watched.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -389,6 +391,75 @@ static struct mt_tally *tally_with(const struct watched_run *run, uint64_t pid)
     }
 }
 
+/* A child of the program that ends, as the kernel may tell: when its parent has just been told the
+ * end, the child is no child any more, and has no parent. */
+static struct {
+    long (*read_file)(void *context, const char *path, char *bytes, size_t capacity);
+    char children[64];
+    char stat[64]; /* and what it says; "" until it was read */
+    char before_state[128], after_parent[512];
+    int program, pid, is_gone, n_reads;
+} dying;
+
+static void find_dying(const char *path, const char *text)
+{
+    int parent = 0, length = 0;
+    char state;
+    if (sscanf(text, "%d (%*[^)]) %n%c %d", &dying.pid, &length, &state, &parent) != 3 ||
+        parent != dying.program)
+        return;
+    snprintf(dying.stat, sizeof dying.stat, "%s", path);
+    snprintf(dying.before_state, sizeof dying.before_state, "%.*s", length, text);
+    snprintf(dying.after_parent, sizeof dying.after_parent, "%s", strchr(text + length + 2, ' '));
+}
+
+/* It is never found alive but once, lest it should be judged by that. */
+static long read_dying(void *context, const char *path, char *bytes, size_t capacity)
+{
+    char text[1024];
+    if (dying.is_gone && strcmp(path, dying.children) == 0)
+        return 0;
+    if (strcmp(path, dying.stat) == 0) {
+        if (dying.is_gone && dying.n_reads++ >= 2)
+            return -ENOENT;
+        return snprintf(bytes, capacity, "%sX %d%s", dying.before_state,
+                        dying.is_gone ? 0 : dying.program, dying.after_parent);
+    }
+    long got = dying.read_file(context, path, bytes, capacity);
+    if (got > 0 && !*dying.stat && strstr(path, "/stat") && !strstr(path, "/statm")) {
+        snprintf(text, sizeof text, "%.*s", (int)got, bytes);
+        find_dying(path, text);
+    }
+    return got;
+}
+
+/* It allocates nothing, so that its parent's recording is all that there is of it. */
+static void test_a_fork_that_is_seen_as_it_ends_is_its_parents(void **state)
+{
+    (void)state;
+    struct watched_run run;
+    struct mt_run_status status = {0};
+    PREPARE(&run, watched_child(), "touch=8", "fork", "hold");
+    watched_start(&run);
+    memset(&dying, 0, sizeof dying);
+    dying.program = mt_run_pid(run.run);
+    dying.read_file = run.run->host.read_file;
+    snprintf(dying.children, sizeof dying.children, "/proc/%d/task/%d/children", dying.program,
+             dying.program);
+    run.run->host.read_file = read_dying;
+    while (status.n_processes != 2)
+        assert_int_equal(mt_run_poll(run.run, 20, &status, NULL), 0);
+    dying.is_gone = 1;
+    while (status.n_processes != 1)
+        assert_int_equal(mt_run_poll(run.run, 20, &status, NULL), 0);
+    watched_finish(&run);
+    struct mt_tally *tally = tally_with(&run, (uint64_t)dying.pid);
+    const struct mt_tally_process *process = watched_process(tally, (uint64_t)dying.pid);
+    assert_int_equal(process->parent_pid, dying.program);
+    assert_string_equal(process->observed, "recorder");
+    mt_tally_destroy(tally);
+}
+
 /* How long it lived is up to the machine: either it was judged in time or it was not. */
 static void test_short_programs_out_of_the_recorders_reach_are_named(void **state)
 {
@@ -532,6 +603,7 @@ int main(void)
         TEST(test_an_orphan_is_seen_and_its_end_too),
         TEST(test_a_daemon_that_is_left_behind_holds_nobody_up),
         TEST(test_short_programs_are_known_by_their_end),
+        TEST(test_a_fork_that_is_seen_as_it_ends_is_its_parents),
         TEST(test_short_programs_out_of_the_recorders_reach_are_named),
         TEST(test_a_watcher_that_is_killed_leaves_what_it_saw),
         TEST(test_marks_and_the_machine_are_in_the_recording),
