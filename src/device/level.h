@@ -72,7 +72,7 @@ void mt_level_read_group(struct mt_level *level, struct mt_host_sample *sample);
 void mt_level_glance(struct mt_level *level);
 
 /* The same two at that glance. The host's available memory is what was read less what is no longer
- * free, never more than was read. Where the machine has no `read_free`, they read. */
+ * free, never more than was read. If the machine cannot say what is free, they read. */
 int mt_level_glance_host(struct mt_level *level, struct mt_host_sample *sample,
                          struct mt_error *error);
 void mt_level_glance_group(struct mt_level *level, struct mt_host_sample *sample);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 
 _Thread_local struct mt_pool_thread mt_pool_mine __attribute__((tls_model("initial-exec")));
 

@@ -191,7 +191,7 @@ def test_any_device_with_room_is_chosen_and_made_visible():
     holder = Holder("--cap", "none", "--need", "gpu0=6GiB", real_devices=True)
     assert visible("--need", "gpu=4GiB") == "1"
     assert visible("--need", "gpu=4GiB", "--keep", "gpu1=5GiB").returncode == 124
-    # Of 8 GiB the holder has 6 and its overhead, and another GiB comes with one too.
+    # The holder has 6 of 8 GiB and its overhead, and another GiB comes with one too.
     assert visible("--need", "gpu=1GiB", "--overhead", "gpu=512MiB") == "0"
     assert visible("--need", "gpu=1GiB", "--overhead", "gpu=513MiB") == "1"
     holder.let_go()

@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 #include <memtally/units.h>
 
 #include "pool/front.h"
