@@ -44,8 +44,9 @@ static uint64_t allowed_ns(const struct process *process)
     return allowed > FREE_PICTURE_NS ? allowed : FREE_PICTURE_NS;
 }
 
-/* Of what a process may spend whatever its run time, pictures that differ little take no more than
- * a thirtieth of the time so far: a heap that creeps upward would have spent all of it at once. */
+/* A process may spend some time on pictures whatever its run time. Pictures that differ little take
+ * no more of it than a thirtieth of the time so far: a heap that creeps upward would have spent all
+ * of it at once. */
 static uint64_t allowed_for_steps_ns(const struct process *process)
 {
     uint64_t allowed = allowed_ns(process);
@@ -414,7 +415,7 @@ static int look_at_fall(struct thread *thread, const struct fall *fall, uint64_t
 /* Another thread's look is worth a wait where it would not see any more what goes here. */
 static void let_look_end(struct process *process)
 {
-    if (__atomic_load_n(&process->picture_busy, __ATOMIC_RELAXED) && get_turn(process, 1))
+    if (get_turn(process, 1))
         end_turn(&process->picture_busy);
 }
 
@@ -440,13 +441,16 @@ void look_after_small_frees(struct thread *thread, uint64_t freed, uintptr_t end
     look_at_fall(thread, &(struct fall){.bytes = falls}, step_above(process));
 }
 
+/* What was never touched does not fall: it is no reason to look, nor to wait for a look. */
 void look_before_sure_fall(struct thread *thread, const void *address, uint64_t length)
 {
     struct process *process = memtally_recorder.process;
+    const struct fall fall = {(uintptr_t)address, length};
     if (memtally_recorder.is_filtered)
         return;
     uint64_t step = step_above(process);
-    if (!look_at_fall(thread, &(struct fall){(uintptr_t)address, length}, step) && length >= step)
+    if (!look_at_fall(thread, &fall, step) &&
+        __atomic_load_n(&process->picture_busy, __ATOMIC_RELAXED) && falls_by(&fall, step) >= step)
         let_look_end(process);
 }
 

@@ -24,7 +24,7 @@ QUICK = 0.01  # seconds for a token: what was not looked at yet is not told of a
 TIMED_TOGETHER = 16  # tokens in quick succession
 WORDS = {"kv_cache": "cache", "recurrent_state": "state"}
 # What models without a class for it give back, as transformers.generation.utils.ALL_CACHE_NAMES.
-OUTPUTS = {"past_key_values": "kv_cache", "cache_params": "recurrent_state", "state": "recurrent_state", "mems": "kv_cache"}
+OUTPUTS = {"cache": "kv_cache", "past_key_values": "kv_cache", "cache_params": "recurrent_state", "state": "recurrent_state", "mems": "kv_cache"}
 
 
 def is_model(name):
@@ -44,6 +44,12 @@ class Marks(dict):
         category = category_of(name)
         self[name] = mark = (cpu.CATEGORIES[category], cpu.encoded(WORDS[category]))
         return mark
+
+
+def held_by(outputs):
+    """What a model gives back under these names, asked of the dictionary below its class: from transformers 5.24.0 on the class
+    writes into the program's output that the older names are no longer those."""
+    return [(name, dict.get(outputs, name)) for name in OUTPUTS if dict.__contains__(outputs, name)] if isinstance(outputs, dict) else []
 
 
 class Caches:
@@ -104,14 +110,12 @@ class Caches:
         if self.quick.get(thread) and self._look_quickly(thread, outputs):
             return True
         try:
-            layers = getattr(outputs.get("past_key_values"), "layers", None) if isinstance(outputs, dict) else None
-            if layers:
-                self._look_at_layers(layers, thread)
-            elif isinstance(outputs, dict):
-                for name, category in OUTPUTS.items():
-                    value = outputs.get(name)
-                    if isinstance(value, (list, tuple)):
-                        self._look_into(value, category, self.tell, 0)
+            for name, value in held_by(outputs):
+                layers = getattr(value, "layers", None)
+                if layers:
+                    self._look_at_layers(layers, thread)
+                elif isinstance(value, (list, tuple)):
+                    self._look_into(value, OUTPUTS[name], self.tell, 0)
         except Exception as error:
             self.trace.failed("caches", error)
         self._look_at_whole()
@@ -124,7 +128,7 @@ class Caches:
                 self.look_at(cache, self.tell)
 
     def _look_at_layers(self, layers, thread):
-        """Of the cache of a token that was just written."""
+        """Looks at the cache of a token that was just written."""
         now = time.monotonic()
         if thread in self.quick:
             for layer in list(layers):
@@ -144,7 +148,7 @@ class Caches:
         has forgotten all of ours: the fewest steps. Whether that was all."""
         label, marks, plain, plain_tensor = self.labels.label_block, self.marks, self.plain, self.torch.Tensor
         try:
-            for layer in outputs.get("past_key_values").layers:
+            for layer in (dict.get(outputs, "cache") or dict.get(outputs, "past_key_values")).layers:
                 for name, value in layer.__dict__.items():
                     kind = type(value)
                     if kind is plain_tensor:

@@ -62,7 +62,7 @@ class Counts:
         return forget
 
     def read(self):
-        """Of the host what is there now and what was the most since the last time; of devices the same two, {device: bytes}."""
+        """What is there now and what was the most since the last time: of the host, and of devices, {device: bytes}."""
         most = self.recorder.highest(0) if self.sees_host else 0
         host = self.recorder.heap(0) if self.sees_host else 0
         if not self.ask or not self.is_cuda_there():

@@ -54,7 +54,7 @@ class Labels:
         self.label_block = None
 
     def tell(self, tensor, category, name):
-        """Of a tensor that is looked at again and again: only when something of it is new. Of a block the recorder knows that, since
+        """Tells of a tensor that is looked at again and again only if something of it is new. Of a block the recorder knows that, since
         a storage that was emptied may be given the same block again. A range's storage is known by a weak reference, since
         torch.utils.swap_tensors() refuses tensors that have one."""
         storage = tensor.untyped_storage()

@@ -282,7 +282,7 @@ class Layers:
     # Caches.
 
     def _wrap_caches(self, module):
-        """Of transformers' caches the parts for each layer; older versions have one object for all."""
+        """Hooks the parts for each layer of transformers' caches; older versions have one object for all."""
         kinds = {name: kind for name, kind in vars(module).items()
                  if isinstance(kind, type) and kind.__module__ == module.__name__ and "update" in vars(kind)}
         of_layers = {name: kind for name, kind in kinds.items() if name.endswith("Layer") or name.endswith("LayerMixin")}
@@ -386,7 +386,7 @@ def _tensors(value, depth=0):
 
 
 def _bytes_of(tensors):
-    """Of storages, each once: {"host": …, "device": …}."""
+    """The bytes of the tensors' storages, each once: {"host": …, "device": …}."""
     storages = {}
     for tensor in tensors:
         tensor = getattr(tensor, "_local_tensor", tensor)
