@@ -14,11 +14,14 @@
 
 #define SET_BUCKETS  8192u
 #define BUCKET_SLOTS 8u
+#define LABEL_BITS   20
 
 /* The sampled blocks that are alive. A bucket is a cache line; a block lies in its bucket or not at
- * all, so that adding and taking are one atomic store each and leave nothing behind. */
+ * all, so that adding and taking are one atomic store each and leave nothing behind. And of some
+ * blocks that are alive what was last said of them, with a hash of it in the lowest bits. */
 struct sample_set {
     uint64_t slot[SET_BUCKETS][BUCKET_SLOTS];
+    uint64_t label[SET_BUCKETS];
 };
 
 int heap_init(void)
@@ -79,15 +82,57 @@ static int samples_has(uint64_t address)
     return 0;
 }
 
-/* Where the heap was never seen there is no block, and nothing in front of it to look at. */
-void note_free_of(struct thread *thread, uint64_t address)
+/* Where the heap was never seen there is no block, and nothing in front of it to look at. Returns
+ * whether the block's end will be noted. */
+static int note_free_of(const struct thread *thread, uint64_t address)
 {
-    if (thread->is_full || !region_is_known(address / MT_GRANULE_BYTES))
-        return;
-    if (usable_size((const void *)(uintptr_t)address) < EXACT_FROM_BYTES && !samples_has(address) &&
-        !samples_add(address))
-        __atomic_fetch_add(&memtally_recorder.process->file.header->samples_dropped, 1,
-                           __ATOMIC_RELAXED);
+    if (!region_is_known(address / MT_GRANULE_BYTES))
+        return 0;
+    if (thread->is_full || !memtally_real.malloc_usable_size ||
+        usable_size((const void *)(uintptr_t)address) >= EXACT_FROM_BYTES || samples_has(address) ||
+        samples_add(address))
+        return 1;
+    __atomic_fetch_add(&memtally_recorder.process->file.header->samples_dropped, 1,
+                       __ATOMIC_RELAXED);
+    return 0;
+}
+
+static uint64_t *label_of(uint64_t address)
+{
+    return &memtally_recorder.samples->label[sample_hash(address) >> 51];
+}
+
+static uint64_t label_key(uint64_t address)
+{
+    return address >> 4 << LABEL_BITS;
+}
+
+int label_is_new(const struct thread *thread, uint64_t address, uint64_t hash)
+{
+    uint64_t *label = label_of(address);
+    uint64_t others = __atomic_load_n(&memtally_recorder.range_labels, __ATOMIC_RELAXED);
+    uint64_t mixed = (hash ^ others) * 0x9e3779b97f4a7c15u;
+    uint64_t said = label_key(address) | mixed >> (64 - LABEL_BITS);
+    if (!note_free_of(thread, address))
+        return 1;
+    if (__atomic_load_n(label, __ATOMIC_RELAXED) == said)
+        return 0;
+    __atomic_store_n(label, said, __ATOMIC_RELAXED);
+    __atomic_store_n(&memtally_recorder.has_labels, 1, __ATOMIC_RELAXED);
+    return 1;
+}
+
+static void forget_label(uint64_t address)
+{
+    uint64_t *label = label_of(address);
+    if (__atomic_load_n(label, __ATOMIC_RELAXED) >> LABEL_BITS == label_key(address) >> LABEL_BITS)
+        __atomic_store_n(label, 0, __ATOMIC_RELAXED);
+}
+
+static inline void end_label(uint64_t address)
+{
+    if (UNLIKELY(memtally_recorder.has_labels))
+        forget_label(address);
 }
 
 static void mark_region(struct thread *thread, uint64_t address, uint64_t size)
@@ -294,6 +339,7 @@ static void note_free(struct thread *thread, void *address)
     int exact = is_exact(usable);
     look_before_free(thread, address, usable, exact);
     if (exact) {
+        end_label(at);
         write_free(thread, MT_EVENT_FREE, at, now_ticks());
         if (UNLIKELY(memtally_recorder.counts_heap))
             count_bytes(-(int64_t)usable);
@@ -301,8 +347,10 @@ static void note_free(struct thread *thread, void *address)
     }
     thread->writer.small_frees++;
     thread->writer.small_free_bytes += usable;
-    if (UNLIKELY(samples_take(at)))
-        write_free(thread, MT_EVENT_SAMPLE_FREE, at, now_ticks());
+    if (LIKELY(!samples_take(at)))
+        return;
+    end_label(at);
+    write_free(thread, MT_EVENT_SAMPLE_FREE, at, now_ticks());
 }
 
 __attribute__((noinline)) static uint64_t look_in_full(struct thread *thread, void *address,
@@ -327,6 +375,7 @@ static inline void note_free_in_full(struct thread *thread, void *address)
         ticks = look_in_full(thread, address, usable);
     if (UNLIKELY(memtally_recorder.counts_heap))
         count_bytes(-(int64_t)usable);
+    end_label((uint64_t)(uintptr_t)address);
     write_free(thread, MT_EVENT_FREE, (uint64_t)(uintptr_t)address, ticks);
 }
 

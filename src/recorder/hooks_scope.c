@@ -31,6 +31,14 @@ void memtally_hook_scope_end(void)
         note(thread, MT_EVENT_SCOPE_END, NULL, 0);
 }
 
+/* What was said of blocks in a range holds no longer. */
+static void note_range(struct thread *thread, enum mt_event_op op, const uint64_t *fields,
+                       size_t n_fields)
+{
+    __atomic_fetch_add(&memtally_recorder.range_labels, 1, __ATOMIC_RELAXED);
+    note(thread, op, fields, n_fields);
+}
+
 void memtally_hook_label(const void *address, size_t length_bytes, int category, const char *name)
 {
     struct thread *thread = enter();
@@ -38,7 +46,7 @@ void memtally_hook_label(const void *address, size_t length_bytes, int category,
         return;
     uint64_t fields[] = {(uint64_t)(uintptr_t)address, length_bytes, (uint64_t)(uint32_t)category,
                          thread_name(thread, name)};
-    note(thread, MT_EVENT_LABEL, fields, 4);
+    note_range(thread, MT_EVENT_LABEL, fields, 4);
 }
 
 void memtally_hook_label_block(const void *block, size_t length_bytes, int category,
@@ -47,9 +55,13 @@ void memtally_hook_label_block(const void *block, size_t length_bytes, int categ
     struct thread *thread = enter();
     if (!thread)
         return;
-    uint64_t fields[] = {(uint64_t)(uintptr_t)block, length_bytes, (uint64_t)(uint32_t)category,
-                         thread_name(thread, name)};
-    note_free_of(thread, fields[0]);
+    uint64_t fields[] = {(uint64_t)(uintptr_t)block, length_bytes, (uint64_t)(uint32_t)category, 0};
+    uint64_t hash = (name ? hash_text(name) : 0) ^ length_bytes << 8 ^ fields[2];
+    if (!label_is_new(thread, fields[0], hash)) {
+        leave();
+        return;
+    }
+    fields[3] = thread_name(thread, name);
     note(thread, MT_EVENT_LABEL_BLOCK, fields, 4);
 }
 
@@ -59,7 +71,7 @@ void memtally_hook_unlabel(const void *address, size_t length_bytes)
     if (!thread)
         return;
     uint64_t fields[] = {(uint64_t)(uintptr_t)address, length_bytes};
-    note(thread, MT_EVENT_UNLABEL, fields, 2);
+    note_range(thread, MT_EVENT_UNLABEL, fields, 2);
 }
 
 void memtally_hook_mark(const char *name)

@@ -186,14 +186,16 @@ struct recorder {
     uint32_t knows_clock; /* use_counter is known */
     uint32_t avoid_scan;
     uint32_t said;
-    uint32_t has_key;     /* `key` ends a thread's state */
-    uint32_t ends_last;   /* a function of ours is called after all destructors */
-    uint32_t has_threads; /* more than one thread has recorded something */
-    uint32_t has_forked;  /* fork() was called: pages may be shared with a child */
-    uint32_t is_filtered; /* the program lets the kernel refuse system calls: none is made */
-    uint32_t python;      /* stacks have Python's frames too */
-    uint32_t counts_heap; /* the three below are counted, of blocks that are events */
-    int64_t heap_bytes;   /* that are held since counting began, less what was freed from before */
+    uint32_t has_key;      /* `key` ends a thread's state */
+    uint32_t ends_last;    /* a function of ours is called after all destructors */
+    uint32_t has_threads;  /* more than one thread has recorded something */
+    uint32_t has_forked;   /* fork() was called: pages may be shared with a child */
+    uint32_t is_filtered;  /* the program lets the kernel refuse system calls: none is made */
+    uint32_t python;       /* stacks have Python's frames too */
+    uint32_t has_labels;   /* something was said of a block */
+    uint64_t range_labels; /* how often something was said of a range, which may hold blocks */
+    uint32_t counts_heap;  /* the three below are counted, of blocks that are events */
+    int64_t heap_bytes;    /* that are held since counting began, less what was freed from before */
     int64_t heap_peak_bytes;   /* the most of that since it was last asked for */
     uint64_t heap_taken_bytes; /* all that was allocated */
     pthread_key_t key;
@@ -270,6 +272,7 @@ HIDDEN int thread_make_key(void);
  * of these. */
 HIDDEN void write_clock(struct thread *thread);
 HIDDEN uint32_t thread_name(struct thread *thread, const char *text);
+HIDDEN uint64_t hash_text(const char *text);
 
 /* The guard is for the thread's own signal handlers and what the recorder itself causes, so that it
  * is enough to keep the compiler from moving work past it. */
@@ -344,8 +347,9 @@ HIDDEN void heap_write_self(struct thread *thread);
 HIDDEN void heap_init_thread(struct thread *thread);
 HIDDEN void note_allocated(void *address, size_t size, const void *frame);
 HIDDEN void note_freed(void *address);
-/* That the block at `address` is freed will be an event, however small it is. */
-HIDDEN void note_free_of(struct thread *thread, uint64_t address);
+/* Whether what is said of the block at `address`, of which this is a hash, is not what was said
+ * last. That the block is freed will be an event, however small it is. */
+HIDDEN int label_is_new(const struct thread *thread, uint64_t address, uint64_t hash);
 
 /* look.c */
 HIDDEN void look_before_fall(struct thread *thread, uint64_t bytes);

@@ -383,7 +383,7 @@ struct thread *thread_start(void)
     return thread;
 }
 
-static uint64_t hash_text(const char *text)
+uint64_t hash_text(const char *text)
 {
     uint64_t hash = 0xcbf29ce484222325u;
     for (; *text; text++)

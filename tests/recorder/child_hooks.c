@@ -308,7 +308,9 @@ static int scopes(int argc, char **argv)
     return 0;
 }
 
-/* A block too small for an event: that it ends is one where it was labelled, and once. */
+/* A block too small for an event: that it ends is one where it was labelled, and once. What is said
+ * of it is an event where it is not what was said last: of this block, and since something was said
+ * of a range. */
 static int label_block(int argc, char **argv)
 {
     static void *blocks[100]; /* of which a sample might be taken */
@@ -320,14 +322,27 @@ static int label_block(int argc, char **argv)
     for (size_t i = 0; i < 100; i++) {
         mt_label_block(blocks[i], 10, MT_CATEGORY_WEIGHTS, "small");
         mt_label_block(blocks[i], 10, MT_CATEGORY_WEIGHTS, "small");
+        mt_label_block(blocks[i], 10, MT_CATEGORY_KV_CACHE, "small");
     }
+    mt_label(blocks, sizeof blocks, MT_CATEGORY_WEIGHTS, "range");
+    mt_label_block(blocks[99], 10, MT_CATEGORY_KV_CACHE, "small");
     for (size_t i = 0; i < 100; i++)
         free(blocks[i]);
+    void *again = malloc(10); /* libc gives one of them */
+    size_t place = 0;
+    while (place < 100 && again != blocks[place])
+        place++;
+    MUST(place < 100);
+    mt_label_block(again, 10, MT_CATEGORY_KV_CACHE, "small");
+    free(again);
     mt_mark("end");
     for (size_t i = 0; i < 100; i++)
-        say("LABEL_BLOCK %llx a 1\nLABEL_BLOCK %llx a 1\n", hex(blocks[i]), hex(blocks[i]));
+        say("LABEL_BLOCK %llx a 1\nLABEL_BLOCK %llx a 2\n", hex(blocks[i]), hex(blocks[i]));
+    say("LABEL %llx %llx 1\nLABEL_BLOCK %llx a 2\n", hex(blocks), (unsigned long long)sizeof blocks,
+        hex(blocks[99]));
     for (size_t i = 0; i < 100; i++)
         say("SAMPLE_FREE %llx\n", hex(blocks[i]));
+    say("LABEL_BLOCK %llx a 2\nSAMPLE_FREE %llx\n", hex(again), hex(again));
     return 0;
 }
 

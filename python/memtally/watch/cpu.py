@@ -44,7 +44,7 @@ class Labels:
         # The recorder as a module of Python's is called in a quarter of the time.
         self.label_block = getattr(frames.recorder, "label_block", None) or hook("label_block", *arguments)
         self.label_range = getattr(frames.recorder, "label", None) or hook("label", *arguments)
-        self.told = {}  # id of a storage: weak reference, address, category, name
+        self.told = {}  # id of a storage that is a range: weak reference, address, category, name
         self.pinned = set()  # addresses of storages that go back to PyTorch
 
     def __bool__(self):
@@ -54,22 +54,23 @@ class Labels:
         self.label_block = None
 
     def tell(self, tensor, category, name):
-        """Tells of a tensor that is looked at again and again only if something of it is new. Its storage is known by a weak reference,
-        since torch.utils.swap_tensors() refuses tensors that have one."""
+        """Tells of a tensor that is looked at again and again only if something of it is new. Of a block the recorder knows that, since
+        a storage that was emptied may be given the same block again. A range's storage is known by a weak reference, since
+        torch.utils.swap_tensors() refuses tensors that have one."""
         storage = tensor.untyped_storage()
         key, address = id(storage), storage.data_ptr()
         known = self.told.get(key)
         if known and known[0]() is storage and known[1:] == (address, category, name):
             return
-        self.tell_anew(tensor, category, name)
-        self.told[key] = (weakref.ref(storage, lambda _: self.told.pop(key, None)), address, category, name)
+        if self.tell_anew(tensor, category, name) is self.label_range:
+            self.told[key] = (weakref.ref(storage, lambda _: self.told.pop(key, None)), address, category, name)
 
     def tell_anew(self, tensor, category, name):
-        """Raises where a tensor has no storage (RuntimeError, NotImplementedError)."""
+        """Raises where a tensor has no storage (RuntimeError, NotImplementedError). Returns how it was told."""
         storage = tensor.untyped_storage()
         address = storage.data_ptr()
         if not address or not tensor.is_cpu:
-            return
+            return None
         is_pinned = self.torch.cuda.is_initialized() and tensor.is_pinned()
         # What PyTorch maps to share it between processes is resizable and no block.
         label = self.label_block if storage.resizable() and not storage.is_shared() and not is_pinned else self.label_range
@@ -77,6 +78,7 @@ class Labels:
         if is_pinned and address not in self.pinned:
             self.pinned.add(address)
             weakref.finalize(storage, self._unpinned, address, storage.nbytes()).atexit = False
+        return label
 
     def _unpinned(self, address, length):
         """PyTorch keeps what was pinned, for whoever asks next."""

@@ -129,15 +129,29 @@ def static(model, batch):
     return generate(model, batch, cache_implementation="static", disable_compile=True)
 
 
+def has_its_block_again(parameter):
+    """Empties and fills it, as FSDP does with what a rank does without for a while."""
+    storage = parameter.untyped_storage()
+    size, address = storage.nbytes(), storage.data_ptr()
+    storage.resize_(0)
+    storage.resize_(size)
+    with torch.no_grad():
+        parameter.fill_(0.01)
+    return storage.data_ptr() == address
+
+
 def train(model, batch):
     model.train()
     optimizer = torch.optim.AdamW(model.parameters())
     ids = torch.randint(1, WORDS, (batch, PROMPT))
-    for _ in range(2):
+    for step in range(8):
+        is_again = has_its_block_again(max(model.parameters(), key=torch.numel))
         optimizer.zero_grad()
         loss = model(input_ids=ids, labels=ids).loss
         loss.backward()
         optimizer.step()
+        if step and is_again:
+            break
     state = storages(value for one in optimizer.state.values() for value in one.values())
     gradients = storages(one.grad for one in model.parameters())
     return {"gradients": sum(gradients.values()), "optimizer state": sum(state.values())}, (optimizer, loss)
