@@ -189,6 +189,26 @@ uint64_t mt_course_bytes(struct mt_course *course, uint64_t ns)
     return bytes;
 }
 
+static uint64_t most_own_bytes(const struct mt_course *course, size_t image)
+{
+    const struct mt_course_place *place = &course->places[image];
+    uint64_t next = place->next < course->n_steps ? course->steps[place->next].resident_bytes : 0;
+    uint64_t more = next > place->bytes ? next - place->bytes : 0;
+    if (course->recording->images[image].file && more > place->untouched)
+        more = place->untouched;
+    return place->bytes + more;
+}
+
+uint64_t mt_course_most_bytes(const struct mt_course *course)
+{
+    uint64_t bytes = 0;
+    if (course->n_alive > MOST_ALIVE)
+        return course->alive_bytes;
+    for (size_t i = 0; i < course->n_alive; i++)
+        bytes += most_own_bytes(course, course->alive[i]);
+    return bytes;
+}
+
 uint64_t mt_course_rise(struct mt_course *course, size_t image, uint64_t ns, uint64_t more)
 {
     struct mt_course_place *place = &course->places[image];

@@ -54,4 +54,8 @@ void mt_course_fall(struct mt_course *course, size_t image, uint64_t ns, uint64_
 uint64_t mt_course_own_bytes(const struct mt_course *course, size_t image, uint64_t ns);
 uint64_t mt_course_bytes(struct mt_course *course, uint64_t ns);
 
+/* The most that all may have had together after the last step: each had by then touched what had
+ * come to it, as far as its next size bears that out. */
+uint64_t mt_course_most_bytes(const struct mt_course *course);
+
 #endif

@@ -122,6 +122,9 @@ static void note_resident(struct sweep *sweep, size_t image, uint64_t ns, uint64
         .ns = ns, .ticks = ticks, .image = image, .bytes = mt_course_bytes(&sweep->course, ns)};
     const struct mt_instant heap = {
         .ns = ns, .ticks = ticks, .image = image, .bytes = sweep->heap_bytes};
+    uint64_t most_bytes = mt_course_most_bytes(&sweep->course);
+    if (most_bytes > peaks->most_bytes)
+        peaks->most_bytes = most_bytes;
     uint64_t first = last ? last->first_bytes : 0;
     uint64_t apart = first > now.bytes ? first - now.bytes : now.bytes - first;
     if (!last || apart > first / 256) {

@@ -33,6 +33,7 @@ struct mt_peaks {
     struct mt_instant of[MT_CATEGORY_END];
     struct mt_stretch *stretches; /* by time; those that are far below the peak are left out */
     size_t n_stretches;
+    uint64_t most_bytes; /* resident in all, had each process touched what came to it at once */
 };
 
 /* How far two sizes are apart and still the same: what a picture costs is not paid for less. */

@@ -487,6 +487,23 @@ static int add_spread_note(struct work *work, struct mt_tally *tally)
     return add_note(work, tally, text);
 }
 
+/* What the processes of a peak touched between two looks may have been there with more of the
+ * others' than is shown. */
+static int add_between_note(struct work *work, struct mt_tally *tally)
+{
+    char text[256];
+    uint64_t most = work->recording->peaks.most_bytes;
+    if (!work->is_peak || work->recording->n_images < 2 ||
+        most <= work->tree_total + work->tree_total / 32 + (1u << 20))
+        return 0;
+    snprintf(text, sizeof text,
+             "the processes may have had up to %" PRIu64
+             " MiB together for a moment between two looks: when they touched what came to them "
+             "is not known",
+             most >> 20);
+    return add_note(work, tally, text);
+}
+
 static int add_carried_notes(struct work *work, struct mt_tally *tally)
 {
     char text[256];
@@ -630,7 +647,8 @@ static int finish_tree(struct work *work, struct mt_tally *tally)
     struct mt_tally_place *place = mt_tally_make_place(work->arena, &work->tree, work->tree_total);
     if (!place || mt_moment_peak_bytes(work->recording, &place->peak_resident_bytes) < 0)
         return MT_ENOMEM;
-    if (add_spread_note(work, tally) < 0 || add_carried_notes(work, tally) < 0)
+    if (add_spread_note(work, tally) < 0 || add_carried_notes(work, tally) < 0 ||
+        add_between_note(work, tally) < 0)
         return MT_ENOMEM;
     if (work->tree_rollup_known) {
         place->skew_known = 1;

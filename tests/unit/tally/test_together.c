@@ -75,6 +75,63 @@ static void test_who_did_not_live_at_the_moment_is_listed_apart(void **state)
     mt_tally_destroy(tally);
 }
 
+/* One process has 120 MiB, keeps 50 and gives these back too. To the other came 100 MiB, of which
+ * it had touched 60 at a look before that: how much it has touched by then only a later look
+ * bounds. */
+static struct mt_tally *tally_of_an_unseen_touch(uint64_t second_bytes)
+{
+    struct recorded p = process_at(0, 7);
+    recorded_begin(&p, "7-0");
+    EVENT(&p, MMAP, 0x10000000, 120 * MIB, 3, 0x22, 0, 0, 0);
+    EVENT(&p, LOOK, 50 * MIB);
+    p.ns = 20 * MS;
+    EVENT(&p, LOOK, 120 * MIB);
+    p.ns++;
+    EVENT(&p, MUNMAP, 0x10000000, 70 * MIB);
+    p.ns = 101 * MS;
+    EVENT(&p, LOOK, 50 * MIB);
+    p.ns++;
+    EVENT(&p, MUNMAP, 0x10000000 + 70 * MIB, 50 * MIB);
+    p.ns = 102 * MS;
+    EVENT(&p, LOOK, MIB);
+    recorded_end(&p, 300 * MS);
+    p = process_at(30, 8);
+    recorded_begin(&p, "8-0");
+    EVENT(&p, LOOK, MIB);
+    EVENT(&p, MMAP, 0x10000000, 100 * MIB, 3, 0x22, 0, 0, 0);
+    p.ns = 100 * MS;
+    EVENT(&p, LOOK, 61 * MIB);
+    p.ns = 200 * MS;
+    EVENT(&p, LOOK, second_bytes);
+    recorded_end(&p, 300 * MS);
+    return recorded_tally(MT_MOMENT_PEAK, 0);
+}
+
+static const char *note_of(const struct mt_tally *tally, const char *part)
+{
+    for (size_t i = 0; i < tally->n_notes; i++)
+        if (strstr(tally->notes[i], part))
+            return tally->notes[i];
+    return NULL;
+}
+
+static void test_what_may_have_been_touched_between_looks_is_said(void **state)
+{
+    (void)state;
+    struct mt_tally *tally = tally_of_an_unseen_touch(101 * MIB);
+    assert_in_range(tally->places[0].total_resident_bytes, 119 * MIB, 125 * MIB);
+    assert_non_null(note_of(tally, "up to 151 MiB together"));
+    mt_tally_destroy(tally);
+}
+
+static void test_what_no_later_look_bears_out_was_not_touched(void **state)
+{
+    (void)state;
+    struct mt_tally *tally = tally_of_an_unseen_touch(61 * MIB);
+    assert_null(note_of(tally, "together for a moment"));
+    mt_tally_destroy(tally);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, recorded_setup, recorded_teardown)
@@ -82,6 +139,8 @@ int main(void)
         TEST(test_pictures_of_one_moment_have_a_skew),
         TEST(test_pictures_of_different_moments_are_said_to_be_that),
         TEST(test_who_did_not_live_at_the_moment_is_listed_apart),
+        TEST(test_what_may_have_been_touched_between_looks_is_said),
+        TEST(test_what_no_later_look_bears_out_was_not_touched),
     };
     return RUN_TESTS(tests);
 }
