@@ -101,6 +101,9 @@ struct mt_model_description {
     int is_projector;          /* an image or audio encoder for another model (mmproj) */
     int lacks_encoders; /* it has encoders of which no tensor is known: weights are too few */
     uint64_t encoder_parameters; /* about what these have; 0 where that is not known either */
+    int sees;                    /* its config has an encoder of pictures, */
+    uint64_t vision_layers; /* of so many layers by num_hidden_layers, 0 where that is missing, */
+    uint64_t vision_width;  /* and of that hidden_size, likewise */
 
     /* Latent attention. */
     uint64_t q_lora_rank;
@@ -118,6 +121,7 @@ struct mt_model_description {
     uint64_t state_size;
     uint64_t time_step_rank; /* heads of the state */
     uint64_t group_count;
+    uint64_t state_chunk;      /* tokens that a step of a scan takes; 0 where no file says so */
     uint64_t short_conv_cache; /* l_cache of LFM2 */
     /* Gemma 3n and 4. */
     uint64_t per_layer_embedding_length;

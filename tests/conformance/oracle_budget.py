@@ -22,6 +22,8 @@ import tempfile
 ASKED = {"weights": 0.0001, "tokens": 0.005, "activations": 0.02}
 OPTIONS = {"context": "--context", "batched_tokens": "--batched-tokens", "sequences": "--sequences", "memory_share": "--memory-share",
            "cache_type": "--kv-type", "tensor_parallel": "--tensor-parallel", "pipeline_parallel": "--pipeline-parallel"}
+# What an engine calls a type of the cache that a point asks for.
+CACHE_TYPES = {"sglang": {"fp8": "fp8_e5m2"}}
 JUDGED = (*ASKED, "band", "above")
 # Versions of vLLM whose points were made after the rules, which nobody changed for them.
 REHEARSED_AFTER = {"0.11.2", "0.13.0"}
@@ -37,6 +39,7 @@ def estimate(memtally, engine, version, point, configs):
     with tempfile.TemporaryDirectory() as folder:
         config = json.loads((configs / (point["config"] + ".json")).read_text())
         (pathlib.Path(folder) / "config.json").write_text(json.dumps({**config, **json.loads(point["changes"] or "{}")}))
+        point = {**point, "cache_type": CACHE_TYPES.get(engine, {}).get(point["cache_type"], point["cache_type"])}
         ranks = int(point["tensor_parallel"]) * int(point["pipeline_parallel"])
         command = [memtally, "estimate", folder, "--engine", f"{engine}@{version}", "--device", ",".join([point["device"]] * ranks),
                    "--json", *(word for column, option in OPTIONS.items() if point[column] for word in (option, point[column])),

@@ -62,7 +62,7 @@ def test_the_newest_were_tried():
 
 
 def notes_of(version):
-    """Of a program with a package that calls itself transformers of a version, and does little."""
+    """The recording of a program with a package that calls itself transformers of a version, and does little."""
     with tempfile.TemporaryDirectory() as folder:
         package = os.path.join(folder, "transformers", "generation")
         os.makedirs(package)

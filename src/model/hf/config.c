@@ -412,6 +412,7 @@ static int read_config(struct mt_model *model, struct mt_hf_config *config,
     code = choose_family(model, config);
     if (code)
         return mt_fail(error, code, MT_NO_OFFSET, "%s: out of memory", path);
+    mt_hf_vision(config, &model->description);
     code = mt_hf_describe(model, config, error);
     if (!code)
         code = tensors_of(model, config, files, path, error);

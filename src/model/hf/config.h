@@ -126,6 +126,9 @@ int mt_hf_each(const struct mt_hf_config *config, enum mt_hf_field field,
  */
 uint64_t mt_hf_encoder_parameters(const struct mt_hf_config *config, uint64_t embedding);
 
+/* What the config says of an encoder of pictures. */
+void mt_hf_vision(const struct mt_hf_config *config, struct mt_model_description *description);
+
 /* Fails because of a field, at its place. */
 int mt_hf_fail(const struct mt_hf_config *config, enum mt_hf_field field, int code,
                const char *what, struct mt_error *error);

@@ -78,3 +78,14 @@ uint64_t mt_hf_encoder_parameters(const struct mt_hf_config *config, uint64_t em
     }
     return config->values[MT_HF_talker_config].is_there ? 0 : sum;
 }
+
+void mt_hf_vision(const struct mt_hf_config *config, struct mt_model_description *description)
+{
+    static const char *const layer_keys[] = {"num_hidden_layers", NULL};
+    static const char *const width_keys[] = {"hidden_size", NULL};
+    description->sees = config->values[MT_HF_vision_config].is_there;
+    if (!description->sees)
+        return;
+    description->vision_layers = entry(config, MT_HF_vision_config, layer_keys, LAYERS_MAX);
+    description->vision_width = entry(config, MT_HF_vision_config, width_keys, WIDTH_MAX);
+}

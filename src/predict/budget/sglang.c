@@ -11,6 +11,7 @@
 #include "budget.h"
 #include "graphs.h"
 #include "predict/driver.h"
+#include "predict/sheet.h"
 #include "predict/sums.h"
 
 /* Bytes of the stage's layers on one rank: those that see all, those with a window, and states. */
@@ -55,7 +56,37 @@ static uint64_t class_number(const struct mt_engine *engine, const char *what, u
     return is_parallel ? mt_engine_number(engine, key, number) : number;
 }
 
-static double static_share(const struct mt_engine *engine,
+static int is_latent(const struct mt_model_description *d)
+{
+    return d->kv_lora_rank != 0;
+}
+
+/* MiB for graphs of prompts, which a pipeline and a model that sees do not capture. */
+static double prefill_reserve(const struct mt_model_description *d, const struct mt_engine *engine,
+                              const struct mt_predict_settings *settings)
+{
+    uint64_t sizes =
+        mt_budget_count_sizes(engine, "graphs.prefill.sizes", settings->batched_tokens);
+    if (!sizes || settings->pipeline_parallel > 1 || d->sees)
+        return 0;
+    return is_latent(d) ? mt_engine_real(engine, "reserve.prefill_latent", 0)
+                        : (double)sizes * mt_engine_real(engine, "reserve.prefill_graph", 0);
+}
+
+/* What of the share is left for a model that sees: the larger its encoder, the less. */
+static double seeing(const struct mt_model_description *d, const struct mt_engine *engine)
+{
+    double usual_layers = mt_engine_real(engine, "reserve.vision.layers", 24);
+    double usual_width = mt_engine_real(engine, "reserve.vision.width", 1024);
+    double layers = d->vision_layers ? (double)d->vision_layers : usual_layers;
+    double width = d->vision_width ? (double)d->vision_width : usual_width;
+    double size = layers * width * width / (usual_layers * usual_width * usual_width);
+    double factor = 1 - 0.1 * (size - 1);
+    factor = factor < 0.8 ? 0.8 : factor > 1.05 ? 1.05 : factor;
+    return d->sees ? mt_engine_real(engine, "reserve.vision", 0.95) * factor : 1;
+}
+
+static double static_share(const struct mt_model_description *d, const struct mt_engine *engine,
                            const struct mt_predict_settings *settings, uint64_t graph_batch)
 {
     double device = (double)mt_budget_smallest_device(settings) / (double)MT_MIB;
@@ -66,14 +97,12 @@ static double static_share(const struct mt_engine *engine,
     reserve += (double)ranks * mt_engine_real(engine, "reserve.rank", 128);
     if (!settings->eager) {
         reserve += (double)graph_batch * mt_engine_real(engine, "reserve.graph", 2);
-        reserve += (double)mt_budget_count_sizes(engine, "graphs.prefill.sizes",
-                                                 settings->batched_tokens) *
-                   mt_engine_real(engine, "reserve.prefill_graph", 0);
+        reserve += prefill_reserve(d, engine, settings);
     }
     double least = mt_engine_real(engine, "reserve.large", 10240);
     if (device > 60 * 1024 && reserve < least)
         reserve = least;
-    double share = round((device - reserve) / device * 1000) / 1000;
+    double share = round((device - reserve) / device * 1000) / 1000 * seeing(d, engine);
     return share > 0 ? share : 0.001;
 }
 
@@ -95,8 +124,9 @@ static int complete(const struct mt_model *model, const struct mt_engine *engine
     if (settings->graph_batch)
         batch = settings->graph_batch;
     if (settings->memory_share == 0)
-        settings->memory_share = static_share(
-            engine, settings, batch < settings->sequences ? batch : settings->sequences);
+        settings->memory_share =
+            static_share(mt_model_describe(model), engine, settings,
+                         batch < settings->sequences ? batch : settings->sequences);
     return mt_budget_complete_share(engine, settings, error);
 }
 
@@ -143,7 +173,7 @@ static uint64_t states_in(const struct mt_predict_input *in, const struct mt_bud
     return state ? mt_scale(bytes, ratio / (1 + ratio)) / state : 0;
 }
 
-/* Of the tokens, and so many for each of the windowed layers' fewer. */
+/* The bytes of a token; windowed layers have fewer tokens, and count by their share. */
 static uint64_t token_bytes(const struct mt_predict_input *in, const struct cell *cell)
 {
     return cell->full + mt_scale(cell->window, window_ratio(in));
@@ -184,13 +214,16 @@ static uint64_t activation_bytes(const struct mt_predict_input *in,
     return forward.bytes > 2 * logits ? forward.bytes : 2 * logits;
 }
 
-/* Of ranks that add up what each has; made before the engine looks at what is free. */
+/* The communicators of ranks that add up what each has, or hand it on. The engine makes them before
+ * it looks at what is free. */
 static struct mt_budget_part communicators_of(const struct mt_predict_input *in)
 {
     struct mt_budget_part part = {.stand = MT_BUDGET_BEFORE};
-    if (in->settings->tensor_parallel < 2)
+    int adds_up = in->settings->tensor_parallel > 1;
+    if (!adds_up && in->settings->pipeline_parallel < 2)
         return part;
-    part.bytes = mt_engine_number(in->engine, "communicators", 0);
+    part.bytes =
+        mt_engine_number(in->engine, adds_up ? "communicators" : "communicators.pipeline", 0);
     part.low = mt_engine_number(in->engine, "communicators.low", part.bytes);
     part.high = mt_engine_number(in->engine, "communicators.high", part.bytes);
     return part;

@@ -13,6 +13,7 @@
 
 #include "graphs.h"
 #include "model/families.h"
+#include "predict/sheet.h"
 
 #define HUGE_DEVICE_GIB  160
 #define LARGE_DEVICE_GIB 70
@@ -121,27 +122,29 @@ static int is_named(const struct mt_model_tensor *tensor, const char *part)
 }
 
 /* What zero points of AWQ take more than the file has of them where the kernels want them in the
- * type of the activations. Files of GPTQ, which name an order of rows too, have none to speak of.
- */
+ * type of the activations. No kernel reads those of GPTQ. AWQ packs columns of weights as it does
+ * those of zero points, GPTQ packs rows of weights: so their columns tell the two apart. */
 static uint64_t widened_zero_points(const struct mt_predict_input *in,
                                     const struct mt_torch_stage *stage)
 {
     const char *key = mt_vllm_is_hopper(in) ? "weights.zero_points.hopper" : "weights.zero_points";
     uint64_t wide = mt_torch_float_width(in->settings) * 8;
     struct mt_model_tensor tensor;
-    uint64_t bytes = 0;
+    uint64_t bytes = 0, columns = 0, zero_columns = 0;
     if (!mt_engine_has(in->engine, key, "wide"))
         return 0;
     for (uint64_t i = 0; i < in->d->n_tensors; i++) {
         if (mt_model_tensor_at(in->model, i, &tensor) < 0 || tensor.layer < stage->first ||
             tensor.layer >= stage->end)
             continue;
-        if (is_named(&tensor, ".g_idx"))
-            return 0;
-        if (is_named(&tensor, ".qzeros"))
+        if (is_named(&tensor, ".qweight"))
+            columns = mt_add(columns, tensor.dims[0]);
+        if (is_named(&tensor, ".qzeros")) {
+            zero_columns = mt_add(zero_columns, tensor.dims[0]);
             bytes = mt_add(bytes, mt_mul(tensor.bytes / AWQ_BITS, wide - AWQ_BITS));
+        }
     }
-    return mt_ceil_div(bytes, in->settings->tensor_parallel);
+    return columns == zero_columns ? mt_ceil_div(bytes, in->settings->tensor_parallel) : 0;
 }
 
 static void weigh(const struct mt_predict_input *in, struct rank *rank)

@@ -7,6 +7,7 @@
 #include <memtally/settings.h>
 
 #define BUCKETS_MAX 16
+#define MAMBA_CHUNK 2048 /* that vLLM takes where a model's file has none */
 
 enum kind { KIND_FULL, KIND_WINDOW, KIND_CHUNK, KIND_STATE };
 
@@ -16,6 +17,7 @@ struct bucket {
     uint64_t token_bytes; /* of a state: the bytes of all of it */
     uint64_t n_layers;
     uint64_t block_tokens;
+    int is_alone; /* no layer of the model has attention */
 };
 
 struct layout {
@@ -91,14 +93,45 @@ static uint64_t largest_state(const struct layout *layout)
     return largest;
 }
 
-/* Whether states are written down at steps of a kernel's own, as those of delta nets are. */
-static int has_delta_nets(const struct mt_model_description *d)
+static int recurs_by(const struct mt_model_description *d, enum mt_recurrence recurrence)
 {
     for (uint64_t i = 0; i < d->n_layers; i++)
-        if (d->layers[i].recurrence == MT_RECURRENCE_DELTA_NET ||
-            d->layers[i].recurrence == MT_RECURRENCE_KIMI_DELTA)
+        if (d->layers[i].recurrence == recurrence)
             return 1;
     return 0;
+}
+
+static int has_attention(const struct mt_model_description *d)
+{
+    for (uint64_t i = 0; i < d->n_layers; i++)
+        if (d->layers[i].attention != MT_ATTENTION_NONE)
+            return 1;
+    return 0;
+}
+
+/* Whether prompts run through FlashInfer's kernel of delta nets, which writes states down at steps
+ * of its own: it is for Hopper and later. */
+static int has_stepping_delta_nets(const struct mt_predict_input *in)
+{
+    unsigned capability = mt_budget_card(in).capability;
+    return recurs_by(in->d, MT_RECURRENCE_DELTA_NET) && (!capability || capability >= 90);
+}
+
+/* Whether a request keeps the states of each of its blocks, for requests that begin alike. */
+static int keeps_each_state(const struct mt_predict_input *in)
+{
+    return mt_engine_has(in->engine, "recurrent_state.each", in->d->architecture);
+}
+
+static uint64_t common_multiple(uint64_t a, uint64_t b)
+{
+    uint64_t x = a, y = b;
+    while (y) {
+        uint64_t rest = x % y;
+        x = y;
+        y = rest;
+    }
+    return x ? mt_mul(a / x, b) : 0;
 }
 
 /* Tokens of an attention page. Beside recurrent layers a page is at least as large as their state,
@@ -112,8 +145,10 @@ static uint64_t block_tokens(const struct mt_predict_input *in, const struct lay
         return step;
     if (in->d->kv_lora_rank)
         step = mt_engine_number(in->engine, "block_tokens.latent", 128);
-    else if (has_delta_nets(in->d))
+    else if (has_stepping_delta_nets(in))
         step = mt_engine_number(in->engine, "block_tokens.delta", step);
+    if (keeps_each_state(in))
+        step = common_multiple(step, in->d->state_chunk ? in->d->state_chunk : MAMBA_CHUNK);
     return mt_mul(step, mt_ceil_div(state, mt_mul(step, full->token_bytes)));
 }
 
@@ -174,14 +209,31 @@ static uint64_t tokens_in_flight(const struct mt_predict_input *in)
     return mt_mul(passes, in->settings->batched_tokens);
 }
 
+/* States that a request keeps of a recurrent layer. Engines keep those of former tokens where
+ * layers with attention keep theirs; a kernel that writes them down as it reads a prompt keeps one
+ * more. */
+static uint64_t pages_of_states(const struct mt_predict_input *in, const struct bucket *bucket,
+                                uint64_t tokens)
+{
+    uint64_t n = mt_engine_number(in->engine, "recurrent_state", 1);
+    if (bucket->is_alone)
+        n = 1;
+    else if (keeps_each_state(in))
+        n = mt_ceil_div(tokens, bucket->block_tokens);
+    else if (recurs_by(in->d, MT_RECURRENCE_MAMBA2))
+        n = mt_engine_number(in->engine, "recurrent_state.mamba2", n);
+    else if (has_stepping_delta_nets(in))
+        n = mt_engine_number(in->engine, "recurrent_state.delta", n);
+    return mt_add(n, in->settings->draft_tokens);
+}
+
 static uint64_t pages_of_request(const struct mt_predict_input *in, const struct bucket *bucket,
                                  uint64_t tokens)
 {
     uint64_t flight = mt_add(bucket->window, tokens_in_flight(in));
     switch (bucket->kind) {
     case KIND_STATE:
-        return mt_add(mt_engine_number(in->engine, "recurrent_state", 1),
-                      in->settings->draft_tokens);
+        return pages_of_states(in, bucket, tokens);
     case KIND_WINDOW:
         flight = flight - 1 < tokens ? flight - 1 : tokens;
         return mt_ceil_div(flight, bucket->block_tokens) + 1;
@@ -247,8 +299,10 @@ void mt_vllm_pool_of(const struct mt_predict_input *in, const struct mt_torch_st
     pool->state_bytes = largest_state(&layout);
     pool->block_tokens = block_tokens(in, &layout);
     pool->bytes_per_token = growing_bytes(&layout);
-    for (size_t i = 0; i < layout.n; i++)
+    for (size_t i = 0; i < layout.n; i++) {
         layout.buckets[i].block_tokens = pool->block_tokens;
+        layout.buckets[i].is_alone = !has_attention(in->d);
+    }
     if (layout.n <= 1 || all_full(&layout))
         fill_one_group(in, &layout, pool);
     else

@@ -175,6 +175,14 @@ static uint64_t recurrent_bytes(const struct widths *w, const struct mt_model_la
                   mt_mul(2 * FP32, inner));
 }
 
+/* Layers of some families give back what they added to, which nobody reads and which stays until
+ * the next layer has given its own. */
+static int leaves_residual(const struct mt_predict_input *in)
+{
+    return in->settings->eager &&
+           mt_engine_has(in->engine, "activations.leaves_residual", in->d->architecture);
+}
+
 /* `workspace` is there only while experts work. */
 static uint64_t layer_bytes(const struct widths *w, const struct mt_model_layer *layer,
                             uint64_t workspace)
@@ -191,7 +199,8 @@ static uint64_t layer_bytes(const struct widths *w, const struct mt_model_layer 
     } else if (layer->attention != MT_ATTENTION_NONE) {
         row = most_of(row, attention_bytes(w, layer));
     }
-    return most_of(beside, mt_mul(w->tokens, row));
+    uint64_t left = leaves_residual(w->in) ? mt_mul(w->tokens, w->hidden) : 0;
+    return mt_add(most_of(beside, mt_mul(w->tokens, row)), left);
 }
 
 /* The compiler tries out the first kernel on a table of embeddings of its own, before anything else
@@ -229,14 +238,14 @@ static int recurs(const struct mt_model_description *d)
 int mt_vllm_has_second_runner(const struct mt_predict_input *in)
 {
     const struct mt_model_description *d = in->d;
-    const char *key = "runner.second";
+    const char *key = d->experts ? "runner.second.experts" : "runner.second";
     int is_float = d->dtype && (!strcmp(d->dtype, "bf16") || !strcmp(d->dtype, "f16") ||
                                 !strcmp(d->dtype, "f32"));
     if (mt_engine_has(in->engine, key, "unquantized") && !is_float)
         return 0;
     return mt_engine_has(in->engine, key, "all") ||
            mt_engine_has(in->engine, key, d->architecture) ||
-           (mt_engine_has(in->engine, key, "dense") && !d->experts && !recurs(d));
+           (mt_engine_has(in->engine, key, "dense") && !recurs(d));
 }
 
 uint64_t mt_vllm_logit_rows(const struct mt_predict_settings *settings)

@@ -5,6 +5,9 @@ import json
 import os
 import sys
 
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # PYTHONSAFEPATH keeps it out
+import stand_ins
+
 os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1")
 
 # SGLang's names of settings by those of vLLM, in which the rows are written.
@@ -17,8 +20,10 @@ NAMES = {
 }
 
 if __name__ == "__main__":
+    settings = {NAMES.get(name, name): value for name, value in json.loads(sys.argv[1]).items()}
+    if stand_ins.sees(settings, "model_path"):
+        settings = stand_ins.completed(settings, "model_path")
     import sglang
 
-    settings = {NAMES.get(name, name): value for name, value in json.loads(sys.argv[1]).items()}
     engine = sglang.Engine(load_format="dummy", skip_tokenizer_init=True, log_level="debug", **settings)
     engine.shutdown()

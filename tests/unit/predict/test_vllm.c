@@ -163,11 +163,15 @@ static void make_hybrid(const char *architecture, uint64_t value_heads, uint64_t
     }
 }
 
-static struct mt_vllm_pool pool_of_hybrid(const char *version, const char *kv_type)
+static struct mt_vllm_pool pool_of_hybrid_on(const char *card, const char *version,
+                                             const char *kv_type)
 {
     struct mt_engine engine;
+    struct mt_device_known known = {.gpu = ""};
+    snprintf(known.gpu, sizeof known.gpu, "%s", card);
     assert_int_equal(mt_engine_find(version, &engine, NULL), 0);
     struct mt_predict_settings settings = {.tensor_parallel = 1,
+                                           .device_known = &known,
                                            .kv_type_k = kv_type,
                                            .context_tokens = 16384,
                                            .batched_tokens = 2048};
@@ -177,6 +181,11 @@ static struct mt_vllm_pool pool_of_hybrid(const char *version, const char *kv_ty
     mt_vllm_pool_of(&in, &stage, &pool);
     assert_int_equal(pool.n_groups, 4);
     return pool;
+}
+
+static struct mt_vllm_pool pool_of_hybrid(const char *version, const char *kv_type)
+{
+    return pool_of_hybrid_on("H100-80GB", version, kv_type);
 }
 
 static uint64_t block_tokens(const char *kv_type)
@@ -193,6 +202,37 @@ static void test_newer_hybrids_have_larger_pages_and_a_third_state(void **state)
     struct mt_vllm_pool pool = pool_of_hybrid("vllm@0.33.0", "auto");
     assert_int_equal(pool.block_tokens, 1088);
     assert_int_equal(pool.blocks_per_request, 16 + 3 * 3);
+    pool =
+        pool_of_hybrid_on("A100-80GB", "vllm@0.33.0", "auto"); /* Triton's kernel reads prompts */
+    assert_int_equal(pool.block_tokens, 1056);
+    assert_int_equal(pool.blocks_per_request, 16 + 3 * 2);
+}
+
+/* By the sources of these versions. A state of 64 heads of 64 * 128 in 32 bit and three inputs of
+ * 6,144 channels, 2,134,016 bytes, lies in 1,042 tokens of 2,048 bytes; in steps of 16 that are
+ * 1,056 and in steps of a scan, of 128, 1,152. A request of 16,384 has 16 and 15 such pages. */
+static void test_a_hybrid_of_mamba_2_keeps_states_as_its_version_does(void **state)
+{
+    static const struct {
+        const char *version;
+        uint64_t block_tokens;
+        uint64_t states;
+    } cases[] = {{"vllm@0.25.1", 1056, 1}, {"vllm@0.26.0", 1152, 15}, {"vllm@0.27.1", 1152, 15},
+                 {"vllm@0.28.0", 1056, 2}, {"vllm@0.31.0", 1056, 2},  {"vllm@0.32.0", 1056, 3}};
+    (void)state;
+    make_hybrid("nemotron_h", 64, 2);
+    made.model.description.group_count = 8;
+    made.model.description.inner_size = 64 * 64;
+    made.model.description.state_chunk = 128;
+    for (size_t i = 0; i < 48; i++)
+        if (made.layers[i].recurrence)
+            made.layers[i].recurrence = MT_RECURRENCE_MAMBA2;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct mt_vllm_pool pool = pool_of_hybrid(cases[i].version, "auto");
+        uint64_t pages = cases[i].block_tokens == 1152 ? 15 : 16;
+        assert_int_equal(pool.block_tokens, cases[i].block_tokens);
+        assert_int_equal(pool.blocks_per_request, pages + 3 * cases[i].states);
+    }
 }
 
 /* "Setting attention block size to 544 tokens": the state of 32 heads of 128 * 128 in 16 bit and
@@ -232,17 +272,20 @@ static void test_only_states_hold_no_tokens(void **state)
         made.layers[i].attention = MT_ATTENTION_NONE;
         made.layers[i].recurrence = MT_RECURRENCE_DELTA_NET;
     }
-    struct mt_estimate *result = estimate(on_h100("vllm@0.11.0", 1));
-    assert_int_equal(result->pool.bytes_per_token, 0);
-    assert_float_equal(result->pool.concurrency,
-                       floor((double)result->pool.pool_bytes / (24 * 1097728)), 1e-9);
-    mt_estimate_destroy(result);
+    static const char *const versions[] = {"vllm@0.11.0", "vllm@0.33.0"};
+    for (size_t i = 0; i < 2; i++) {
+        struct mt_estimate *result = estimate(on_h100(versions[i], 1));
+        assert_int_equal(result->pool.bytes_per_token, 0);
+        assert_float_equal(result->pool.concurrency,
+                           floor((double)result->pool.pool_bytes / (24 * 1097728)), 1e-9);
+        mt_estimate_destroy(result);
+    }
     make_model(&made, &shape);
     for (size_t i = 0; i < 24; i++) {
         made.layers[i].attention = MT_ATTENTION_SLIDING;
         made.layers[i].window = 1024;
     }
-    result = estimate(on_h100("vllm", 1));
+    struct mt_estimate *result = estimate(on_h100("vllm", 1));
     assert_int_equal(result->pool.bytes_per_token, 24 * 2 * 2 * 256 * 2);
     mt_estimate_destroy(result);
 }
@@ -288,7 +331,8 @@ static void test_a_window_keeps_what_all_passes_in_flight_have(void **state)
         uint64_t context;
         uint64_t of_window;
     } cases[] = {
-        {"vllm@0.20.1", 1, 16384, 521},
+        {"vllm@0.25.1", 1, 16384, 521},
+        {"vllm@0.26.0", 1, 16384, 1025},
         {"vllm@0.33.0", 1, 16384, 1025},
         {"vllm@0.33.0", 1, 32768, 1032 + 1}, /* 127 + 2 * 8,192 tokens */
         {"vllm@0.33.0", 2, 32768, 1544 + 1}, /* 127 + 3 * 8,192 */
@@ -632,6 +676,7 @@ int main(void)
         cmocka_unit_test(test_heads_are_replicated_when_there_are_fewer_than_ranks),
         cmocka_unit_test(test_block_size_of_hybrids_is_that_of_the_logs),
         cmocka_unit_test(test_newer_hybrids_have_larger_pages_and_a_third_state),
+        cmocka_unit_test(test_a_hybrid_of_mamba_2_keeps_states_as_its_version_does),
         cmocka_unit_test(test_only_states_hold_no_tokens),
         cmocka_unit_test(test_windowed_layers_are_padded_into_groups),
         cmocka_unit_test(test_a_window_keeps_what_all_passes_in_flight_have),

@@ -57,6 +57,18 @@ static void test_a_run_is_counted_tensor_by_tensor(void **state)
                 2 * activations_of("vllm@0.21.0", 16384, 1024));
 }
 
+/* A layer of Phi-3.5-MoE returns its residual, which its caller holds beside the next layer's: a
+ * row of 4,096 numbers of 16 bit for each token. */
+static void test_a_residual_that_nobody_reads_stays(void **state)
+{
+    (void)state;
+    make_model(&made, &llama_3_1_8b);
+    made.model.description.architecture = "qwen2";
+    uint64_t without = activations_of("vllm@0.33.0", 8192, 256);
+    made.model.description.architecture = "phimoe";
+    assert_int_equal(activations_of("vllm@0.33.0", 8192, 256) - without, 8192 * 4096 * 2);
+}
+
 static struct mt_estimate *with_sequences(const char *engine, uint64_t sequences)
 {
     struct mt_predict_settings settings = on_h100(engine);
@@ -149,6 +161,21 @@ static void test_graphs_have_the_nodes_and_parts_of_rehearsals(void **state)
     mt_estimate_destroy(ampere);
 }
 
+/* MixtralForCausalLM, of the family llama, has experts and is not among those of the second runner
+ * before 0.29.0, where LlamaForCausalLM is from 0.23.0 on. */
+static void test_a_family_with_experts_has_a_runner_of_its_own(void **state)
+{
+    (void)state;
+    make_model(&made, &llama_3_1_8b);
+    uint64_t dense = activations_of("vllm@0.24.0", 8192, 1024);
+    made.model.description.experts = 8;
+    assert_true(activations_of("vllm@0.24.0", 8192, 1024) > dense);
+    assert_int_equal(activations_of("vllm@0.29.0", 8192, 1024),
+                     activations_of("vllm@0.32.0", 8192, 1024));
+    assert_true(activations_of("vllm@0.28.0", 8192, 1024) >
+                activations_of("vllm@0.29.0", 8192, 1024));
+}
+
 static uint64_t weights_of(const char *engine)
 {
     struct mt_estimate *result = made_estimate(&made, on_h100(engine));
@@ -158,16 +185,20 @@ static uint64_t weights_of(const char *engine)
 }
 
 /* In a rehearsal of 0.33.0 with AWQ the zero points of 4 bits have the size of the scales, which
- * are of 16. Files of GPTQ name an order of rows beside zero points that no kernel reads. */
+ * are of 16. A file of GPTQ has 4,096 columns of weights where one of AWQ has words of 8 of them,
+ * and zero points that no kernel reads; some have no order of rows (g_idx) beside them. */
 static void test_zero_points_of_awq_are_widened_on_hopper(void **state)
 {
     const uint64_t packed = 2 * 32 * 512;
     (void)state;
     make_model(&made, &llama_3_1_8b);
     assert_int_equal(weights_of("vllm@0.19.0"), weights_of("vllm@0.18.0"));
-    add_tensor(&made, "self_attn.o_proj.qzeros", 32, 512, 4, MT_TENSOR_LAYER);
+    add_tensor(&made, "self_attn.o_proj.qweight", 512, 4096, 4, MT_TENSOR_LAYER);
+    add_tensor(&made, "self_attn.o_proj.qzeros", 512, 32, 4, MT_TENSOR_LAYER);
     assert_int_equal(weights_of("vllm@0.19.0"), weights_of("vllm@0.18.0") + 3 * packed);
-    add_tensor(&made, "self_attn.o_proj.g_idx", 4096, 0, 4, MT_TENSOR_LAYER);
+    make_model(&made, &llama_3_1_8b);
+    add_tensor(&made, "self_attn.o_proj.qweight", 4096, 512, 4, MT_TENSOR_LAYER);
+    add_tensor(&made, "self_attn.o_proj.qzeros", 512, 32, 4, MT_TENSOR_LAYER);
     assert_int_equal(weights_of("vllm@0.19.0"), weights_of("vllm@0.18.0"));
 }
 
@@ -197,6 +228,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_run_is_counted_tensor_by_tensor),
+        cmocka_unit_test(test_a_residual_that_nobody_reads_stays),
+        cmocka_unit_test(test_a_family_with_experts_has_a_runner_of_its_own),
         cmocka_unit_test(test_an_older_sampler_sorts_logits),
         cmocka_unit_test(test_few_rows_of_logits_are_sorted_as_one),
         cmocka_unit_test(test_an_a100_is_taken_for_a_small_card),
