@@ -12,6 +12,7 @@
 #include "base/bisect.h"
 #include "base/error.h"
 #include "pytorch/torch.h"
+#include "tally/device_rows.h"
 #include "tally/image.h"
 #include "tally/tree.h"
 
@@ -45,12 +46,6 @@ static uint64_t time_of(const struct work *work, uint64_t ns)
     return ns == UINT64_MAX ? MT_UNKNOWN : mt_recording_time(work->recording, ns);
 }
 
-static int is_of_torch(const struct work *work, const struct mt_device_block *block)
-{
-    return work->torch && !block->name &&
-           mt_torch_has(work->torch, (uint32_t)block->pid, block->address);
-}
-
 static int add_allocation(struct work *work, const struct mt_device_block *block)
 {
     struct mt_device_span span = {
@@ -64,7 +59,7 @@ static int add_allocation(struct work *work, const struct mt_device_block *block
     if (add_span(work, &span) < 0)
         return MT_ENOMEM;
     work->by_address[work->n_by_address++] = block;
-    if (is_of_torch(work, block))
+    if (mt_device_is_of_torch(work->torch, block))
         return 0;
     span.is_segment = 0;
     span.category = block->category;

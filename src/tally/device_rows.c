@@ -37,9 +37,10 @@ static int add(struct mt_claims *claims, enum mt_category category, enum mt_prov
     return 0;
 }
 
-static int is_of_torch(struct mt_torch *torch, const struct mt_device_block *block)
+int mt_device_is_of_torch(const struct mt_torch *torch, const struct mt_device_block *block)
 {
-    return torch && !block->name && mt_torch_has(torch, (uint32_t)block->pid, block->address);
+    return torch && (!block->name || block->is_labelled) &&
+           mt_torch_has(torch, (uint32_t)block->pid, block->address);
 }
 
 /* A peak lasts as long as PyTorch has the same segments: from the last that it gave back before it
@@ -54,7 +55,7 @@ static struct span span_of(const struct mt_devices *devices, size_t place,
     struct span span = {0, UINT64_MAX};
     for (size_t i = 0; torch && i < devices->n_blocks; i++) {
         const struct mt_device_block *block = &devices->blocks[i];
-        if (block->place != place || !is_of_torch(torch, block))
+        if (block->place != place || !mt_device_is_of_torch(torch, block))
             continue;
         if (block->end_ns <= moment->ns && block->end_ns > span.from_ns)
             span.from_ns = block->end_ns;
@@ -183,7 +184,7 @@ int mt_device_claims(const struct mt_devices *devices, size_t place,
             continue;
         *(block->kind == MT_DEVICE_POOLED ? &sums.pooled : &sums.allocated) += block->bytes;
         sums.in_arrays += block->kind == MT_DEVICE_ARRAY ? block->bytes : 0;
-        if (is_of_torch(torch, block))
+        if (mt_device_is_of_torch(torch, block))
             result = add_pieces(claims, block, moment, is_peak ? &span : NULL, torch);
         if (result >= 0)
             result = result ? 0 : add_block(claims, block);

@@ -17,6 +17,10 @@ void mt_device_tell_torch(const struct mt_devices *devices, struct mt_torch *tor
 int64_t mt_device_taken_in_call(const struct mt_devices *devices, size_t use,
                                 enum mt_device_reason reason);
 
+/* Whether PyTorch's traces (may be NULL) say what a block was divided into. PyTorch may have had it
+ * for several things in turn, of which a label told one. */
+int mt_device_is_of_torch(const struct mt_torch *torch, const struct mt_device_block *block);
+
 /* Puts what a device held at `moment` into `claims`, which begin empty. What PyTorch's allocator
  * had is divided by its own traces (may be NULL), where `is_peak` as at its fullest moment while it
  * had the same segments. They add up to what the driver said was used then; where it said nothing,

@@ -273,6 +273,7 @@ static int name_buffer(struct mt_device_pass *pass, const struct mt_event *event
         event->field[4] < MT_CATEGORY_END ? (enum mt_category)event->field[4] : MT_CATEGORY_NONE;
     if (name_block(block, category, name) < 0)
         return MT_ENOMEM;
+    block->is_labelled = 0;
     return mt_table_set(&pass->by_buffer, event->field[0],
                         (uint64_t)(block - pass->devices->blocks));
 }
@@ -311,8 +312,10 @@ static int add_label(struct mt_device_pass *pass, const struct mt_event *event, 
     if (!block || event->field[2] >= MT_CATEGORY_END)
         return 0;
     int is_whole = block->address == event->field[0] && block->bytes <= event->field[1];
+    int is_named = block->name && !block->is_labelled;
     if (is_whole && name_block(block, (enum mt_category)event->field[2], name) < 0)
         return MT_ENOMEM;
+    block->is_labelled |= is_whole && !is_named;
     char *own = strdup(name ? name : "label");
     if (!own || mt_array_grow(devices->labels, devices->n_labels) < 0) {
         free(own);

@@ -43,6 +43,7 @@ struct mt_device_block {
     size_t earlier, later; /* of its device and process, that are there: indices + 1; 0: none */
     char *name;            /* of the engine's buffer that it is; NULL: nobody said */
     enum mt_category category;
+    int is_labelled; /* the name is a label's: of what was there at one time */
     const struct mt_device_library *library; /* that took it for itself; NULL: none that is known */
 };
 

@@ -12,8 +12,9 @@ import figures
 WIDTH, LAYERS, ROWS = 1024, 6, 64
 
 
-def bytes_of(tensors):
-    return sum({one.untyped_storage().data_ptr(): one.untyped_storage().nbytes() for one in tensors}.values())
+def bytes_of(tensors, block=1):
+    sizes = {one.untyped_storage().data_ptr(): one.untyped_storage().nbytes() for one in tensors}.values()
+    return sum(-(-size // block) * block for size in sizes)
 
 
 def local(tensor):
@@ -165,8 +166,9 @@ def generate(_):
     prompt = torch.ones(2, 64, dtype=torch.long, device="cuda")
     done = model.generate(prompt, max_new_tokens=16, do_sample=False, cache_implementation="static", disable_compile=True,
                           return_dict_in_generate=True)
-    layers = done.past_key_values.layers
-    return {"kv": bytes_of(one for layer in layers for one in (layer.keys, layer.values)), "weights": bytes_of(model.parameters())}
+    # Newer versions keep the length on the device too, in PyTorch's smallest block.
+    held = [one for layer in done.past_key_values.layers for one in vars(layer).values() if isinstance(one, torch.Tensor) and one.is_cuda]
+    return {"kv": bytes_of(held, block=512), "weights": bytes_of(model.parameters())}
 
 
 def dispatch(_):

@@ -4,8 +4,12 @@
 
 #include <memtally/tally.h>
 #include <memtally/units.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "pytorch/torch.h"
 #include "tally/device_rows.h"
 #include "tally/devices.h"
 
@@ -235,17 +239,23 @@ static void say(struct story *story, enum mt_event_op op, uint64_t a, uint64_t b
     assert_int_equal(mt_device_take(&story->pass, &event, ++story->ns, NULL, name), 0);
 }
 
-static void rows_now(const struct story *story, uint64_t bytes[MT_CATEGORY_END])
+static void rows_by(const struct story *story, struct mt_torch *torch,
+                    uint64_t bytes[MT_CATEGORY_END])
 {
     struct mt_device_moment now;
     struct mt_claims claims;
     assert_int_equal(mt_device_at(&story->devices, 0, story->ns, &now), 0);
     assert_int_equal(mt_claims_init(&claims), 0);
-    assert_int_equal(mt_device_claims(&story->devices, 0, &now, 0, NULL, &claims), 0);
+    assert_int_equal(mt_device_claims(&story->devices, 0, &now, 0, torch, &claims), 0);
     memset(bytes, 0, MT_CATEGORY_END * sizeof *bytes);
     for (size_t i = 1; i < claims.n; i++)
         bytes[claims.items[i].category] += claims.items[i].resident_bytes;
     mt_claims_finish(&claims);
+}
+
+static void rows_now(const struct story *story, uint64_t bytes[MT_CATEGORY_END])
+{
+    rows_by(story, NULL, bytes);
 }
 
 static void test_a_library_that_asks_says_what_memory_is_for(void **state)
@@ -295,6 +305,56 @@ static void test_a_label_says_what_an_allocation_is_for(void **state)
     give(&story, MT_DEVICE_LINEAR, 0x100000);
     say(&story, MT_EVENT_LABEL, 0x100000, 4 * MIB, MT_CATEGORY_WEIGHTS, "gone");
     assert_int_equal(story.devices.n_labels, 2);
+    end(&story);
+    mt_devices_finish(&story.devices);
+    (void)state;
+}
+
+static struct mt_torch *traced(const char *trace)
+{
+    char folder[] = "/tmp/memtally-devices-XXXXXX";
+    char path[64];
+    struct mt_torch *torch = NULL;
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/torch-1.trace", folder);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(trace, file);
+    fclose(file);
+    assert_int_equal(mt_torch_open(folder, &torch, NULL), 0);
+    unlink(path);
+    rmdir(folder);
+    return torch;
+}
+
+/* PyTorch gives cuBLAS all of its first segment, which says so, takes it back and keeps a gradient
+ * of 1 MiB there. An engine's buffer in the second one stays the engine's. */
+static void test_a_label_of_a_whole_segment_lasts_as_long_as_its_block(void **state)
+{
+    struct story story = {0};
+    uint64_t bytes[MT_CATEGORY_END];
+    begin(&story, 1);
+    take(&story, MT_DEVICE_LINEAR, 0x100000, 4 * MIB);
+    say(&story, MT_EVENT_LABEL, 0x100000, 4 * MIB, MT_CATEGORY_WORKSPACE, "cuBLAS workspace");
+    struct mt_torch *torch = traced("s 0 2 100000 4194304\n"
+                                    "a 0 2 100000 4194304\n"
+                                    "f 0 5 100000\n"
+                                    "a 0 6 100000 1048576\n"
+                                    "h 6 100000 training gradients\n"
+                                    "s 0 4 900000 2097152\n"
+                                    "a 0 4 900000 2097152\n");
+    mt_device_tell_torch(&story.devices, torch);
+    rows_by(&story, torch, bytes);
+    assert_int_equal(bytes[MT_CATEGORY_WORKSPACE], 4 * MIB);
+    take(&story, MT_DEVICE_LINEAR, 0x900000, 2 * MIB);
+    tell(&story, MT_EVENT_BUFFER_ALLOC, 7, 0x900000, 2 * MIB, 0);
+    say(&story, MT_EVENT_LABEL, 0x900000, 2 * MIB, MT_CATEGORY_WEIGHTS, "parameters");
+    rows_by(&story, torch, bytes);
+    assert_int_equal(bytes[MT_CATEGORY_WORKSPACE], 0);
+    assert_int_equal(bytes[MT_CATEGORY_TRAINING], 1 * MIB);
+    assert_int_equal(bytes[MT_CATEGORY_CACHED], 3 * MIB);
+    assert_int_equal(bytes[MT_CATEGORY_WEIGHTS], 2 * MIB);
+    mt_torch_close(torch);
     end(&story);
     mt_devices_finish(&story.devices);
     (void)state;
@@ -513,6 +573,7 @@ int main(void)
         cmocka_unit_test(test_an_engines_buffer_says_what_memory_is_for),
         cmocka_unit_test(test_a_library_that_asks_says_what_memory_is_for),
         cmocka_unit_test(test_a_label_says_what_an_allocation_is_for),
+        cmocka_unit_test(test_a_label_of_a_whole_segment_lasts_as_long_as_its_block),
         cmocka_unit_test(test_what_the_driver_takes_is_told_by_the_call_around_it),
         cmocka_unit_test(test_what_others_use_is_told_apart),
         cmocka_unit_test(test_what_is_seen_from_outside_is_held_and_not_told_what_for),
