@@ -30,6 +30,7 @@ NEEDS_attached-matrix = test
 NEEDS_placed-engines = test
 NEEDS_budget-stress = test
 NEEDS_pool-stress = test
+NEEDS_pool-table = test
 NEEDS_group-vm = test
 NEEDS_oracle-fusion = test
 NEEDS_oracle-vllm = test
@@ -168,6 +169,9 @@ schedule-proof: all ## made schedules above 1.10 of our own bound, against an ex
 
 pool-stress: all ## ten million random steps of a pool against a plain model of it (a minute); STEPS=10000000
 	@build/tests/unit/test_pool $(or $(STEPS),10000000)
+
+pool-table: all ## PyTorch's allocators beside the pool, on pretended devices, against the table of docs/POOL.md (10 minutes)
+	@scripts/pool-table
 
 group-vm: all ## control groups of version 2 in a virtual machine; KERNEL=vmlinuz; needs qemu, busybox, cpio (40 s)
 	@KERNEL="$(KERNEL)" tests/vm/groups build

@@ -104,7 +104,7 @@ def device_map(model, n_sharing):
 
 
 def bytes_of(tensors):
-    """Of one copy of them: what two names share is there once, and what devices share counts whole."""
+    """The bytes of one copy of them: what two names share is there once, and what devices share counts whole."""
     sizes = {}
     for tensor in tensors:
         here = getattr(tensor, "_local_tensor", tensor)

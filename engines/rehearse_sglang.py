@@ -85,7 +85,7 @@ def files_in(folder):
 
 
 def mapped_inodes(folder):
-    """Of what this process and those that it started have mapped from a folder: a semaphore's file has another name there."""
+    """The inodes of what this process and those that it started have mapped from a folder: a semaphore's file has another name there."""
     inodes = set()
     for pid in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):

@@ -195,20 +195,6 @@ int mt_compare(const struct mt_compare_side *a, const struct mt_compare_side *b,
 /* Takes NULL. */
 void mt_comparison_destroy(struct mt_comparison *comparison);
 
-#define MT_RESIDUES_MAX 64
-
-/* What a measurement held beside what the rules say, in the categories that rules cannot know:
- * context, runtime, cached, workspace. One for each of them and each kind of place, with n 1 and
- * low = mean = high; of several devices the mean of them. It is the resident bytes less what the
- * estimate derives there by a rule: what it assumed or had learnt is not taken off, since the
- * residue takes its place. Weights, cache and activations never get into it. Returns how many were
- * written to `residues`, which has room for MT_RESIDUES_MAX. */
-size_t mt_residues_of(const struct mt_tally *measurement, const struct mt_tally *estimate,
-                      struct mt_residue *residues);
-
-/* Adds one run to what was learnt: n, low, mean and high. */
-void mt_residue_add(struct mt_residue *residue, int64_t bytes);
-
 #ifdef __cplusplus
 }
 #endif

@@ -73,8 +73,9 @@ struct mt_graphs {
     uint64_t rest_bytes;
     const char *const *notes; /* sentences about captures and updates that failed or came late */
     size_t n_notes;
-    /* Of PyTorch's allocator, over all processes and devices: when the last graph was captured,
-     * and the most of the run. Where nothing was captured the first two are the most, too. */
+    /* What PyTorch's allocator had over all processes and devices: when the last graph was
+     * captured, and the most of the run. Where nothing was captured the first two are the most,
+     * too. */
     uint64_t allocated_bytes;
     uint64_t reserved_bytes;
     uint64_t most_allocated_bytes;

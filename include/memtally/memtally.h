@@ -16,6 +16,8 @@
 #include <memtally/doctor.h>
 #include <memtally/drive.h>
 #include <memtally/error.h>
+#include <memtally/error_code.h>
+#include <memtally/gpu.h>
 #include <memtally/graphs.h>
 #include <memtally/guard.h>
 #include <memtally/host.h>
@@ -31,6 +33,7 @@
 #include <memtally/provenance.h>
 #include <memtally/recording.h>
 #include <memtally/rehearsal.h>
+#include <memtally/residue.h>
 #include <memtally/run.h>
 #include <memtally/schedule.h>
 #include <memtally/scope.h>
@@ -39,5 +42,6 @@
 #include <memtally/tally.h>
 #include <memtally/track.h>
 #include <memtally/units.h>
+#include <memtally/verdict.h>
 
 #endif

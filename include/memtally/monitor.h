@@ -37,12 +37,15 @@ struct mt_monitor_figures {
     uint64_t largest_bytes;   /* block that would be given; MT_UNKNOWN: all that is available */
 };
 
-/* One place behind two functions. `read` returns 0 or a negative MT_E code. */
+/* One place behind three functions. `read` and `glance` return 0 or a negative MT_E code. */
 struct mt_monitor_source {
     const char *name; /* "kernel", "NVML": who says so; static */
     void *context;
     int (*read)(void *context, struct mt_monitor_figures *figures, struct mt_error *error);
     void (*close)(void *context); /* or NULL */
+    /* As `read`, for less: figures may be a quarter of a second old where nothing hints at a
+     * change. NULL: there is no such way. */
+    int (*glance)(void *context, struct mt_monitor_figures *figures, struct mt_error *error);
 };
 
 /* Opens a place of this machine. "host" is what the caller can have of the machine's memory: what
@@ -51,11 +54,14 @@ struct mt_monitor_source {
  * their driver. Page cache that the kernel would drop counts as available. "pid:4711" is a program
  * and its descendants: allocated is what they have resident, of all that the host or the program's
  * control group has; pages that they share count for each. Reading it fails with MT_ENOTFOUND once
- * the program has ended. A look at the host takes about 7 microseconds, one at a group 1; files
- * stay open in between, and a group's limit is read again after a second. On success the caller
- * owns *source until a monitor has it; end it by its `close`. Errors: MT_EARG (no such name),
- * MT_EUNSUPPORTED (the group has no limit; no /proc), MT_ENOTFOUND (no driver, no such device or
- * process), MT_EPERM, MT_EIO, MT_ENOMEM. */
+ * the program has ended. A look at the host takes about 7 microseconds, one at a group 1, a glance
+ * at either 0.5; files stay open in between, and a group's limit is read again after a
+ * second. A glance asks the kernel how much memory is free. While that is more than a 32nd of the
+ * host, and has moved by no more than a 256th of the place since the last look, that look stands,
+ * for a quarter of a second at most; what is no longer free counts as no longer available. On
+ * success the caller owns *source until a monitor has it; end it by its `close`. Errors: MT_EARG
+ * (no such name), MT_EUNSUPPORTED (the group has no limit; no /proc), MT_ENOTFOUND (no driver, no
+ * such device or process), MT_EPERM, MT_EIO, MT_ENOMEM. */
 int mt_monitor_open_source(const char *place, struct mt_monitor_source *source,
                            struct mt_error *error);
 
@@ -115,8 +121,9 @@ void mt_monitor_destroy(struct mt_monitor *monitor);
 int mt_monitor_look(struct mt_monitor *monitor, struct mt_monitor_snapshot *snapshot,
                     struct mt_error *error);
 
-/* Looks once and keeps it, and cleans up where that is due. `snapshot` may be NULL; it is the look
- * before the cleanup. Errors: those of the source. */
+/* Looks once and keeps it, and cleans up where that is due; while pressure is below HIGH, it
+ * glances where the source can. `snapshot` may be NULL; it is the look before the cleanup. Errors:
+ * those of the source. */
 int mt_monitor_record(struct mt_monitor *monitor, struct mt_monitor_snapshot *snapshot,
                       struct mt_error *error);
 

@@ -13,14 +13,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <memtally/predict.h>
+#include <memtally/verdict.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-struct mt_error; /* <memtally/error.h> */
-struct mt_model; /* <memtally/model_file.h> */
+struct mt_error;            /* <memtally/error.h> */
+struct mt_estimate;         /* <memtally/predict.h> */
+struct mt_model;            /* <memtally/model_file.h> */
+struct mt_predict_settings; /* <memtally/settings.h> */
 
 /* What is made as good as possible, once each device keeps to its limit. X(NAME, "name"). */
 #define MT_OBJECTIVE_LIST(X)                                                                       \

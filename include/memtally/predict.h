@@ -13,6 +13,7 @@
 
 #include <memtally/settings.h>
 #include <memtally/tally.h>
+#include <memtally/verdict.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -20,26 +21,6 @@ extern "C" {
 
 struct mt_error; /* <memtally/error.h> */
 struct mt_model; /* <memtally/model_file.h> */
-
-/* What the answer is. The man page of `estimate` defines the words. X(NAME, "name"). */
-#define MT_VERDICT_LIST(X)                                                                         \
-    X(FITS, "FITS")       /* with the high end of the band on every device and on the host */      \
-    X(TIGHT, "TIGHT")     /* low end fits; high end or the pool does not, or not all is counted */ \
-    X(SPILLS, "SPILLS")   /* weights or cache that were meant for a device lie in host memory */   \
-    X(PAGES, "PAGES")     /* mapped weights do not stay in RAM and are read again and again */     \
-    X(CANNOT, "CANNOT")   /* the low end of the band does not fit */                               \
-    X(EXCEEDS, "EXCEEDS") /* a rehearsed run fits and takes more than it was allowed */
-
-enum mt_verdict {
-    MT_VERDICT_UNKNOWN, /* no capacity was given */
-#define MT_VERDICT_ENUM(NAME, name) MT_VERDICT_##NAME,
-    MT_VERDICT_LIST(MT_VERDICT_ENUM)
-#undef MT_VERDICT_ENUM
-        MT_VERDICT_COUNT
-};
-
-/* "FITS" and so on; "UNKNOWN". Borrowed, static. */
-const char *mt_verdict_name(enum mt_verdict verdict);
 
 /* One summand of the estimate. `formula` is the formula with its numbers put in, and gives `bytes`.
  * `rule` names the rule and the version it holds from ("llama.cpp/kv_cache"), `source` where it was
@@ -156,13 +137,6 @@ int mt_estimate_from_plan(const struct mt_model *model, const struct mt_predict_
 /* What the engine's own choice of layers leaves free of each device, in bytes, where an engine
  * named as in the settings makes one; 0 where it does not, or is not known. Any thread. */
 uint64_t mt_fit_margin_bytes(const char *engine);
-
-/* What a process of the engine is expected to hold at `place`, a "device" ("gpu:1", of the
- * settings' devices; "device" is the first) or the "host", beside what the engine accounts for:
- * what was learnt, where the settings have it, else by the card and the engine's table, with `n` 0.
- * Errors: MT_ENOTFOUND, MT_EARG (no such engine or version). */
-int mt_residue_expected(const struct mt_predict_settings *settings, const char *place,
-                        struct mt_residue *residue, struct mt_error *error);
 
 /* Frees an estimate and all that it owns. NULL is fine. */
 void mt_estimate_destroy(struct mt_estimate *estimate);

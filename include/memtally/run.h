@@ -67,7 +67,7 @@ struct mt_attach_options {
     const char *group;    /* NULL, or a word: processes whose control groups have it in their names
                              are watched too, as a container's id; where none has, those that count
                              processes as `pid` does, if the caller does not */
-    double picture_share; /* of the time that it is watched; 0 means 0.004 */
+    double picture_share; /* of the time that it is watched; 0 means 0.003 */
 };
 
 /* Watches a process that already runs, and its descendants. Nothing of them is stopped, written to

@@ -6,12 +6,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <memtally/category.h>
 #include <memtally/processor.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+struct mt_residue; /* <memtally/residue.h> */
 
 /* Settings with names. X(NAME, "name"). */
 #define MT_SWITCH_LIST(X)                                                                          \
@@ -57,17 +58,6 @@ enum mt_program {
 struct mt_tensor_override {
     const char *pattern;
     const char *buffer;
-};
-
-/* What was learnt on this machine: bytes that the engine's process held beside what the rules say.
- */
-struct mt_residue {
-    const char *place_kind; /* "host" or "device" */
-    enum mt_category category;
-    int64_t low_bytes;
-    int64_t mean_bytes;
-    int64_t high_bytes;
-    uint64_t n; /* runs that it was learnt from */
 };
 
 /* What is known of a device beside its size. */

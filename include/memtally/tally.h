@@ -102,11 +102,11 @@ struct mt_tally_row {
  * where a row whose resident bytes are MT_UNKNOWN counts nothing: what it has lies in other rows;
  * and, of one process, total_resident_bytes == the present pages of its picture that the kernel
  * counts as resident: not those of devices, of hugetlbfs, or of the kernel's own [vvar].
- * Of a tree it is the sum over its processes less what is counted for an earlier one already; a
+ * For a tree it is the sum over its processes less what is counted for an earlier one already; a
  * page that one process maps twice counts twice, as in the kernel's Rss. `picture_skew_bytes` is
  * the resident size that the kernel stated beside the picture (Rss of smaps_rollup) less the
- * picture's own total; 0 for a process that did not run meanwhile. Of a tree it is the sum over its
- * processes. `skew_known` is 0 where one of the kernel's figures could not be read, and where
+ * picture's own total; 0 for a process that did not run meanwhile. For a tree it is the sum over
+ * its processes. `skew_known` is 0 where one of the kernel's figures could not be read, and where
  * events lead to the moment: it has no picture then.
  * `peak_resident_bytes` is the largest resident size that anything says: VmHWM, a look, a sample;
  * of a tree the largest sum over its processes at a time, shared pages counted in each.

@@ -86,7 +86,7 @@ def peaks_of(made: Estimate) -> Peaks:
 
 
 def beyond(known: Peaks, found: Peaks, tolerance: float) -> dict[str, int]:
-    """Of each place where a test takes too much, the most that it may take. A place that is new may have nothing."""
+    """The most that a test may take of each place where it takes too much. A place that is new may have nothing."""
     most = {place: int(min(known.get(place, {}).get(TOTAL, 0) * (1 + tolerance) + 0.5, float(_MOST))) for place in found}
     return {place: size for place, size in most.items() if found[place][TOTAL] > size}
 

@@ -149,7 +149,7 @@ class Budget:
             time.sleep(_LOOK_SECONDS)
 
     def _shortage(self, number: int) -> str:
-        """Of each place that is asked for: what it has, what was promised of that, what must stay."""
+        """For each place that is asked for: what it has, what was promised of that, what must stay."""
         text, said = library.text_of_size, []
         holders, found = library.budget_holders(self.file), self._look({})
         asked = next((one for one in holders if one.id == number), None)

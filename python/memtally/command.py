@@ -44,7 +44,7 @@ def options(name: str) -> dict[str, dict[str, Any]]:
 
 
 def _switch(known: Mapping[str, dict[str, Any]], option: str, is_on: bool) -> list[str]:
-    """Of what is on by itself there is only the option that turns it off, and the other way round."""
+    """What is on by itself has only the option that turns it off, and the other way round."""
     if "on" in (known.get(option, {}).get("choices") or ()):
         return [f"--{option}={'on' if is_on else 'off'}"]
     wanted, other = (option, "no-" + option) if is_on else ("no-" + option, option)

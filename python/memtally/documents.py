@@ -119,7 +119,7 @@ class Estimate(Tally):
 
     @property
     def flags(self) -> str | None:
-        """Of the engine, ready to paste."""
+        """The engine's flags, ready to paste."""
         return self.json.get("flags")
 
     @property
@@ -145,7 +145,7 @@ class Estimates(Estimate):
 
 
 def _line_of_point(point: dict[str, Any]) -> tuple[str, ...]:
-    """Of several devices the fullest."""
+    """The line of a point, with the fullest of its devices."""
     places: list[dict[str, Any]] = point.get("places", [point])
     places = [place for place in places if place["place"] != "host"] or places
     fullest = max(places, key=lambda place: place["total_allocated_bytes"] or 0, default=None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What goes wrong, as exceptions: one kind for each code of <memtally/error.h>, with the library's own sentence."""
+"""What goes wrong, as exceptions: one kind for each code of <memtally/error_code.h>, with the library's own sentence."""
 
 from __future__ import annotations
 

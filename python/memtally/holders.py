@@ -32,7 +32,7 @@ class Held:
 
 
 def storages(index: int | None) -> dict[int, tuple[int, Any]]:
-    """Of the host (None) or a device each storage that a tensor holds: (bytes, one such tensor) by its address."""
+    """Each storage of the host (None) or of a device that a tensor holds: (bytes, one such tensor) by its address."""
     torch = devices.torch()
     found: dict[int, tuple[int, Any]] = {}
     for thing in gc.get_objects() if torch else ():

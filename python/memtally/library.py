@@ -228,6 +228,7 @@ class MonitorSourceStruct(ctypes.Structure):
         ("context", ctypes.c_void_p),
         ("read", ctypes.c_void_p),
         ("close", ctypes.c_void_p),
+        ("glance", ctypes.c_void_p),
     ]
 
 

@@ -33,7 +33,7 @@ class Placement:
 
     @property
     def flags(self) -> str:
-        """Of the engine, ready to paste."""
+        """The engine's flags, ready to paste."""
         return str(self.json["flags"])
 
     @property

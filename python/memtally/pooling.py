@@ -41,7 +41,7 @@ class PoolStats:
 
     @property
     def hit_rate(self) -> float:
-        """Of all requests, those that needed no new memory; 0 where there was none."""
+        """The share of all requests that needed no new memory; 0 if there was none."""
         return self.hits / self.allocations if self.allocations else 0.0
 
     @property

@@ -196,7 +196,7 @@ def _count_anew(index: int, problems: list[str]) -> None:
 
 
 def _advice(after: Holding) -> tuple[str, ...]:
-    """Of what is reserved, what no tensor has and the driver does not get back is fragmented."""
+    """What is reserved is fragmented if no tensor has it and the driver does not get it back."""
     if not after.cached or after.cached < after.total // 10:
         return ()
     return (

@@ -105,7 +105,7 @@ class Watched:
         return "\n".join(filter(None, complaints)) or None
 
     def _beyond_baseline(self, taken: dict[str, int]) -> str | None:
-        """Of a device that is there only what PyTorch's allocator had is known, not what for."""
+        """Only what PyTorch's allocator had is known of a device that is there, not what for."""
         if not self.item.config.getoption("memory_baseline"):
             return None
         found = {place: {baselines.TOTAL: size} for place, size in taken.items() if place != "host"}

@@ -169,7 +169,7 @@ class Emitter:
         return ne == t.ne and nb == t.nb
 
     def strides(self, uses):
-        """Of a view: nothing where it is dense; else each as the source's (=), dense from here on (.), or so many elements."""
+        """The strides of a view: nothing where it is dense; else each as the source's (=), dense from here on (.), or so many elements."""
         def dense(t, d):
             return t.nb[d] == (G.row_bytes(t.type, t.ne[0]) if d == 1 else t.nb[d - 1] * t.ne[d - 1])
 

@@ -22,7 +22,7 @@ SETS = (
     dict(H=20, KV=4, HK=64, D=1472, FF=3872, V=6151, L=9, E=24, U=4, X=736, Y=864, LEAD=2, SWA=1500),
     dict(H=9, KV=3, HK=160, D=864, FF=2656, V=2579, L=13, E=30, U=8, X=352, Y=736, LEAD=4, SWA=500),
 )
-# Of these, templates are made; with the next they are tried before they are taken; the board has the others.
+# Templates are made of these; with the next they are tried before they are taken; the board has the others.
 MADE_OF, TRIED_WITH, BOARD = (0, 1, 2), 3, (4, 5)
 SSM = (dict(conv=4, inner=1280, state=64, dt=10, group=2), dict(conv=5, inner=1792, state=128, dt=14, group=7),
        dict(conv=3, inner=2112, state=192, dt=22, group=11), dict(conv=6, inner=1536, state=96, dt=12, group=3),

@@ -7,7 +7,7 @@
  * what was held there comes closer. */
 #include "cuda_search.h"
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,6 +2,7 @@
 /* Rehearsing a CUDA program with changed settings. */
 #include "cuda_suggest.h"
 
+#include <memtally/error.h>
 #include <memtally/tally.h>
 #include <memtally/units.h>
 #include <stdio.h>

@@ -3,6 +3,7 @@
  * takes is what a device must have. */
 #include "device_size.h"
 
+#include <memtally/gpu.h>
 #include <memtally/predict.h>
 #include <memtally/units.h>
 #include <stdio.h>

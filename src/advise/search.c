@@ -6,7 +6,7 @@
  * lie; most knobs take four or five attempts. */
 #include "search.h"
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 #include <stdio.h>
 #include <string.h>
 

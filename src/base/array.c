@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -3,6 +3,7 @@
 #include "base/error.h"
 
 #include <errno.h>
+#include <memtally/error.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

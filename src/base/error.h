@@ -3,7 +3,9 @@
 #ifndef MT_BASE_ERROR_H
 #define MT_BASE_ERROR_H
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
+
+struct mt_error; /* <memtally/error.h> */
 
 /* Sets *error (when not NULL) and returns `code`, so that a failing path is one line:
  * `return mt_fail(error, MT_EFORMAT, offset, "%s: …", path);` */

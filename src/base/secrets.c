@@ -6,8 +6,8 @@
 
 #include <string.h>
 
-/* Words of names. A name's words are divided by '-', '_', '.' and ':', so that --max-tokens and
- * --tokenizer are not meant. */
+/* Words of names. A name's words are divided by '-', '_', '.' and ':', and before a capital behind
+ * a small letter, so that --max-tokens and --tokenizer are not meant. */
 static const char *const words[] = {"key",         "apikey",   "token",         "authtoken",
                                     "secret",      "password", "passwd",        "pass",
                                     "pwd",         "auth",     "authorization", "credential",
@@ -48,20 +48,31 @@ static int is_word(const char *at, size_t n)
     return 0;
 }
 
-static int is_end_of_word(char byte)
+static int divides(char byte)
 {
     return byte == '-' || byte == '_' || byte == '.' || byte == ':';
+}
+
+static int is_capital(char byte)
+{
+    return byte >= 'A' && byte <= 'Z';
+}
+
+static int is_small(char byte)
+{
+    return byte >= 'a' && byte <= 'z';
 }
 
 static int names_a_secret(const char *name, size_t n)
 {
     size_t start = 0;
     for (size_t i = 0; i <= n; i++) {
-        if (i < n && !is_end_of_word(name[i]))
+        int is_hump = i > 0 && i < n && is_capital(name[i]) && is_small(name[i - 1]);
+        if (i < n && !is_hump && !divides(name[i]))
             continue;
         if (is_word(name + start, i - start))
             return 1;
-        start = i + 1;
+        start = is_hump ? i : i + 1;
     }
     return 0;
 }
@@ -91,6 +102,23 @@ static const char *end_of_login(const char *at, size_t n, const char **login)
     return found;
 }
 
+/* A member of a text in JSON, {"api_key": "x"}: a name in quotes, and a colon behind it. */
+static int has_member(const char *at, size_t n)
+{
+    const char *end = at + n;
+    const char *quote = memchr(at, '"', n);
+    while (quote) {
+        const char *name = quote + 1;
+        quote = memchr(name, '"', (size_t)(end - name));
+        const char *colon = quote ? quote + 1 : end;
+        while (colon < end && *colon == ' ')
+            colon++;
+        if (colon < end && *colon == ':' && names_a_secret(name, (size_t)(quote - name)))
+            return 1;
+    }
+    return 0;
+}
+
 /* A header of a request, "Authorization: Bearer x". */
 static int is_header(const char *at, size_t n)
 {
@@ -105,7 +133,9 @@ static void put_argument(struct text *text, const char *at, size_t n)
     const char *login = NULL;
     const char *end = end_of_login(at, n, &login);
     size_t name = equals ? (size_t)(equals - at) : 0;
-    if (equals && (names_a_secret(at, name) || begins_as_token(equals + 1, n - name - 1))) {
+    if (has_member(at, n)) {
+        put(text, MT_HIDDEN, strlen(MT_HIDDEN));
+    } else if (equals && (names_a_secret(at, name) || begins_as_token(equals + 1, n - name - 1))) {
         put(text, at, name + 1);
         put(text, MT_HIDDEN, strlen(MT_HIDDEN));
     } else if (end) {
@@ -127,6 +157,12 @@ static int asks_for_secret(const char *at, size_t n)
            names_a_secret(at, n);
 }
 
+/* "-p", "--port" */
+static int is_option(const char *at, size_t n)
+{
+    return n > 1 && at[0] == '-' && (n == 2 || at[1] == '-');
+}
+
 static size_t join(const char *bytes, size_t n, const char *between, char *text, size_t capacity)
 {
     struct text out = {text, capacity - 1};
@@ -137,7 +173,7 @@ static size_t join(const char *bytes, size_t n, const char *between, char *text,
         size_t length = end ? (size_t)(end - at) : n - start;
         if (start)
             put(&out, between, 1);
-        if (hide_next && (!length || *at != '-'))
+        if (hide_next && !is_option(at, length))
             put(&out, MT_HIDDEN, strlen(MT_HIDDEN));
         else
             put_argument(&out, at, length);

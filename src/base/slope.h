@@ -14,7 +14,7 @@ struct mt_slope {
     double high;
 };
 
-/* Of points whose `x` do not fall. Pairs of one x have no slope; without any, all is 0. */
+/* The slope of points whose `x` do not fall. Pairs of one x have no slope; without one all is 0. */
 struct mt_slope mt_slope_of(const double *x, const double *y, size_t n);
 
 /* The median; sorts `values`. 0 where there are none. */

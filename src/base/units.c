@@ -3,7 +3,7 @@
 #include <memtally/units.h>
 
 #include <ctype.h>
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

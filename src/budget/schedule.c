@@ -177,7 +177,7 @@ static double bound_of_place(const struct planner *planner, size_t k)
     return bound;
 }
 
-/* Of places that are alike each holds parts of at most 1, and a smaller one no more than the
+/* Each of places that are alike holds parts of at most 1, and a smaller one no more than the
  * largest. */
 static double bound_of_any(const struct planner *planner)
 {
@@ -204,8 +204,7 @@ static double bound_of_any(const struct planner *planner)
     return bound;
 }
 
-/* Of those which `is_in` marks at most `m` run at a time. Of the m·k + 1 longest, k + 1 then run
- * one after the other. `times` has room for all. */
+/* Sorts times, the longest first. */
 static int longer(const void *left, const void *right)
 {
     double a = *(const double *)left;
@@ -213,7 +212,7 @@ static int longer(const void *left, const void *right)
     return a > b ? -1 : a < b;
 }
 
-/* Of n of which at most m run at a time: of the m·k + 1 longest, k + 1 run one after the other. */
+/* At most m of n run at a time, so that k + 1 of the m·k + 1 longest run one after the other. */
 static double bound_of_turns(double *times, size_t n, size_t m)
 {
     double bound = 0;
@@ -227,8 +226,8 @@ static double bound_of_turns(double *times, size_t n, size_t m)
     return bound;
 }
 
-/* Of what needs more than an (m+1)-th of a place, m run at a time, and m on each of places that are
- * alike. */
+/* At most m of those that need more than an (m+1)-th of a place run at a time, and m on each of
+ * places that are alike. */
 static double bound_by_turns(const struct planner *planner, size_t k, int of_any)
 {
     const struct mt_schedule_room *room = planner->room;

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <memtally/error.h>
 #include <memtally/tally.h>
 #include <memtally/units.h>
 #include <poll.h>

@@ -3,6 +3,7 @@
 #include "cli/card_store.h"
 
 #include <jansson.h>
+#include <memtally/gpu.h>
 #include <memtally/rehearsal.h>
 #include <memtally/tally.h>
 #include <memtally/units.h>

@@ -6,30 +6,37 @@
 #include "cli/hub_cache.h"
 
 #include <limits.h>
+#include <memtally/error.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/environment.h"
 #include "cli/remote_files.h"
 
 #define SNAPSHOT_MAX 128
 
-static int is_there(const char *path)
+int cli_files_have(const struct mt_model_files *files, const char *path)
 {
-    return access(path, F_OK) == 0;
+    struct mt_model_source source;
+    if (files->is_folder(files->argument, path))
+        return 1;
+    if (files->open(files->argument, path, &source, NULL) != MT_OK)
+        return 0;
+    source.close(source.argument);
+    return 1;
 }
 
 static int find_cache(char *const *environment, char cache[PATH_MAX])
 {
     const char *hub = mt_environment_get_set(environment, "HF_HUB_CACHE");
+    const char *older = mt_environment_get_set(environment, "HUGGINGFACE_HUB_CACHE");
     const char *home = mt_environment_get_set(environment, "HF_HOME");
     const char *caches = mt_environment_get_set(environment, "XDG_CACHE_HOME");
     const char *user = mt_environment_get_set(environment, "HOME");
     int n = -1;
-    if (hub)
-        n = snprintf(cache, PATH_MAX, "%s", hub);
+    if (hub || older)
+        n = snprintf(cache, PATH_MAX, "%s", hub ? hub : older);
     else if (home)
         n = snprintf(cache, PATH_MAX, "%s/hub", home);
     else if (caches)
@@ -39,7 +46,8 @@ static int find_cache(char *const *environment, char cache[PATH_MAX])
     return n >= 0 && n < PATH_MAX;
 }
 
-static int find_model(const char *name, const struct cli_hub_name *split, char *const *environment,
+static int find_model(const struct mt_model_files *files, const char *name,
+                      const struct cli_hub_name *split, char *const *environment,
                       char folder[PATH_MAX])
 {
     char cache[PATH_MAX];
@@ -49,20 +57,22 @@ static int find_model(const char *name, const struct cli_hub_name *split, char *
         return 0;
     int n = snprintf(folder, PATH_MAX, "%s/models--%.*s--%.*s", cache, org, name, model,
                      name + org + 1);
-    return n >= 0 && n < PATH_MAX && is_there(folder);
+    return n >= 0 && n < PATH_MAX && cli_files_have(files, folder);
 }
 
 /* The snapshot that a revision stands for: what its reference says, else itself. */
-static void find_snapshot(const char *folder, const char *revision, char snapshot[SNAPSHOT_MAX])
+static void find_snapshot(const struct mt_model_files *files, const char *folder,
+                          const char *revision, char snapshot[SNAPSHOT_MAX])
 {
     char path[PATH_MAX];
     char said[SNAPSHOT_MAX] = "";
+    struct mt_model_source file;
     int n = snprintf(path, sizeof path, "%s/refs/%s", folder, revision);
-    FILE *file = n >= 0 && n < PATH_MAX ? fopen(path, "re") : NULL;
-    if (file) {
-        if (!fgets(said, sizeof said, file))
+    if (n >= 0 && n < PATH_MAX && files->open(files->argument, path, &file, NULL) == MT_OK) {
+        size_t length = file.size_bytes < sizeof said - 1 ? file.size_bytes : sizeof said - 1;
+        if (file.read(file.argument, 0, said, length, NULL) != MT_OK)
             said[0] = '\0';
-        fclose(file);
+        file.close(file.argument);
     }
     said[strcspn(said, " \r\n")] = '\0';
     int is_plain = said[0] && said[0] != '.' && !strchr(said, '/');
@@ -70,17 +80,18 @@ static void find_snapshot(const char *folder, const char *revision, char snapsho
 }
 
 /* The model's folder is enough where nothing further is named: the readers choose a snapshot. */
-int cli_hub_cache_find(const char *name, char *const *environment, char *path, size_t size)
+int cli_hub_cache_find(const struct mt_model_files *files, const char *name,
+                       char *const *environment, char *path, size_t size)
 {
     struct cli_hub_name split;
     char folder[PATH_MAX];
     char snapshot[SNAPSHOT_MAX];
-    if (!cli_hub_name_split(name, &split) || !find_model(name, &split, environment, folder))
+    if (!cli_hub_name_split(name, &split) || !find_model(files, name, &split, environment, folder))
         return 0;
-    find_snapshot(folder, split.revision, snapshot);
+    find_snapshot(files, folder, split.revision, snapshot);
     int n = strchr(name, '@') || split.file_length
                 ? snprintf(path, size, "%s/snapshots/%s%s%.*s", folder, snapshot,
                            split.file_length ? "/" : "", (int)split.file_length, split.file)
                 : snprintf(path, size, "%s", folder);
-    return n >= 0 && (size_t)n < size && is_there(path);
+    return n >= 0 && (size_t)n < size && cli_files_have(files, path);
 }

@@ -6,6 +6,8 @@
 #include <fcntl.h>
 #include <jansson.h>
 #include <limits.h>
+#include <memtally/error.h>
+#include <memtally/residue.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

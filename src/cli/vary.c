@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <memtally/error.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

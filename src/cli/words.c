@@ -3,6 +3,7 @@
 #include "cli/words.h"
 #include "drive/engines.h"
 
+#include <memtally/gpu.h>
 #include <memtally/model_file.h>
 #include <memtally/predict.h>
 #include <memtally/rehearsal.h>
@@ -62,7 +63,7 @@ void cli_words_generations(struct mt_strbuf *out)
     }
 }
 
-/* Of llama.cpp, then of engines on PyTorch. */
+/* Types of llama.cpp, then of engines on PyTorch. */
 void cli_words_cache_types(struct mt_strbuf *out)
 {
     static const char *const names[] = {"f16",  "bf16", "f32",    "q8_0", "q5_1", "q5_0",

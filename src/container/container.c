@@ -3,6 +3,7 @@
 #include "container/container.h"
 
 #include <errno.h>
+#include <memtally/error.h>
 #include <memtally/units.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -74,7 +74,7 @@ struct search {
     uint64_t start_ticks; /* of the process that was found */
 };
 
-/* Of its processes the first is that which began first; numbers may have begun anew since. */
+/* The first of its processes is the one that began first; numbers may have begun anew since. */
 static int is_earlier(struct search *search, int pid)
 {
     struct mt_process seen;

@@ -51,7 +51,7 @@ static size_t length_of(const json_t *array)
     return n < LIST_MAX ? n : LIST_MAX;
 }
 
-/* Of "NAME=VALUE" the value is not looked at. */
+/* Takes the name of "NAME=VALUE"; nobody looks at the value. */
 static int take_variables(struct mt_container *container, const json_t *variables)
 {
     size_t n = length_of(variables);

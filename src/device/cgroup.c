@@ -179,7 +179,7 @@ static size_t join(const struct mount *mount, struct mt_span path, struct mt_cgr
     return root_length;
 }
 
-/* Of several mounts that show the path, the one that shows most of the way to the root. */
+/* If several mounts show the path, finds the one that shows most of the way to the root. */
 static int find_in_mounts(struct mt_span mounts, int version, struct mt_span path,
                           struct mt_cgroup *cgroup)
 {

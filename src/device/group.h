@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A control group of our own: a program and what it starts, held to a limit and ended together.
  *
- * Of version 1 it is one of the memory controller's hierarchy, of version 2 one with the memory
+ * In version 1 it is one of the memory controller's hierarchy, in version 2 one with the memory
  * controller. It is made below the caller's own group, or below the nearest one above that lets
  * groups with a limit be made in it. */
 #ifndef MT_DEVICE_GROUP_H

@@ -32,6 +32,9 @@ struct mt_host_os {
     int (*open_file)(void *context, const char *path);
     long (*read_open)(void *context, int fd, char *bytes, size_t capacity);
     void (*close_file)(void *context, int fd);
+    /* Memory of the host that nothing uses, and all of it: what the kernel says soonest. 0, or a
+     * negative errno. NULL: it has no such word. */
+    int (*read_free)(void *context, uint64_t *free_bytes, uint64_t *total_bytes);
     uint64_t (*now_ns)(void *context); /* CLOCK_MONOTONIC */
     uint64_t page_bytes;
     uint64_t ticks_per_s; /* unit of the start times in /proc/PID/stat */
@@ -70,6 +73,7 @@ struct mt_process {
     int parent_pid;
     char state;           /* as in ps: R S D Z T … */
     uint64_t start_ticks; /* after boot, in os->ticks_per_s */
+    uint64_t stack_start; /* an address by chance for each exec, the same for forks; 0: not told */
     char name[64];        /* the kernel's short name; any bytes */
 };
 
@@ -88,6 +92,19 @@ struct mt_process_list {
 };
 
 void mt_process_list_finish(struct mt_process_list *list);
+
+/* The numbers of all processes of the machine, ascending, without a look at any of them: some
+ * microseconds each. Memory is used again as that of a list. Errors: MT_EUNSUPPORTED, MT_ENOMEM. */
+struct mt_process_numbers {
+    int *items;
+    size_t n;
+    size_t capacity;
+};
+
+int mt_process_numbers_read(const struct mt_host_os *os, struct mt_process_numbers *numbers,
+                            struct mt_error *error);
+
+void mt_process_numbers_finish(struct mt_process_numbers *numbers);
 
 /* Sets *list to `root_pid` and all its descendants, parents before children, from one scan of
  * /proc. Memory of the list is used again, so that a list that is kept allocates only where the
@@ -108,6 +125,10 @@ int mt_process_descendants(const struct mt_host_os *os, int root_pid, struct mt_
  * that is the caller's own, mt_process_tree(). Takes twice as long. */
 int mt_process_group(const struct mt_host_os *os, int pid, const char *group,
                      struct mt_process_list *list, struct mt_error *error);
+
+/* Whether mt_process_group() of `root_pid` would take `pid` for its control group or its namespace;
+ * descendants are not told. */
+int mt_process_is_in_group(const struct mt_host_os *os, int pid, int root_pid, const char *group);
 
 /* Resident bytes of a process, from /proc/PID/statm: the cheapest look (about 4 microseconds).
  * MT_UNKNOWN where it cannot be read, 0 for a process that has ended and waits for its parent. */

@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/sysinfo.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -76,6 +77,17 @@ static int machine_list(void *context, const char *path,
     return 0;
 }
 
+static int machine_read_free(void *context, uint64_t *free_bytes, uint64_t *total_bytes)
+{
+    struct sysinfo info;
+    (void)context;
+    if (sysinfo(&info) < 0)
+        return -errno;
+    *free_bytes = (uint64_t)info.freeram * info.mem_unit;
+    *total_bytes = (uint64_t)info.totalram * info.mem_unit;
+    return 0;
+}
+
 static uint64_t machine_now_ns(void *context)
 {
     (void)context;
@@ -98,6 +110,7 @@ void mt_host_os_init(struct mt_host_os *os)
         .open_file = machine_open_file,
         .read_open = machine_read_open,
         .close_file = machine_close_file,
+        .read_free = machine_read_free,
         .now_ns = machine_now_ns,
         .page_bytes = positive_or(sysconf(_SC_PAGESIZE), 4096),
         .ticks_per_s = positive_or(sysconf(_SC_CLK_TCK), 100),

@@ -11,12 +11,15 @@
 
 #include "base/error.h"
 
-#define STAT_NS      100000000u
-#define LIMITS_NS    1000000000u
-#define STAT_SHARES  256u /* of the limit: a use that moved by one makes the stat a new one */
-#define STAT_BYTES   8192
-#define NUMBER_BYTES 64
-#define FIRST_BYTES  256 /* of meminfo, which begins with what we want */
+#define STAT_NS        100000000u
+#define LIMITS_NS      1000000000u
+#define GLANCE_NS      250000000u
+#define GLANCE_STAT_NS 500000000u
+#define SHARES         256u /* of the limit or the host: what moved by one is read again */
+#define LOW_SHARES     32u  /* of the host: the kernel reclaims only where less than one is free */
+#define STAT_BYTES     8192
+#define NUMBER_BYTES   64
+#define FIRST_BYTES    256 /* of meminfo, which begins with what we want */
 
 void mt_level_init(struct mt_level *level, const struct mt_host_os *os,
                    const struct mt_cgroup *cgroup)
@@ -52,6 +55,38 @@ static long read_kept(const struct mt_host_os *os, struct mt_kept_file *file, co
         file->is_open = 1;
     }
     return os->read_open(os->context, file->fd, bytes, capacity);
+}
+
+/* Also where the clock went backwards. */
+static int is_old(uint64_t now_ns, uint64_t then_ns, uint64_t period_ns)
+{
+    return now_ns - then_ns >= period_ns;
+}
+
+static uint64_t distance(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : b - a;
+}
+
+/* ---- glances ---- */
+
+void mt_level_glance(struct mt_level *level)
+{
+    const struct mt_host_os *os = &level->os;
+    struct mt_level_moment now = {.time_ns = os->now_ns(os->context)};
+    uint64_t total_bytes = 0;
+    now.is_set = os->read_free && os->read_free(os->context, &now.free_bytes, &total_bytes) == 0;
+    now.is_plenty = now.free_bytes > total_bytes / LOW_SHARES;
+    level->now = now;
+}
+
+/* Whether what was read then still stands, of a place of so many bytes. */
+static int stands(const struct mt_level *level, const struct mt_level_moment *then,
+                  uint64_t of_bytes)
+{
+    const struct mt_level_moment *now = &level->now;
+    return then->is_set && now->is_plenty && !is_old(now->time_ns, then->time_ns, GLANCE_NS) &&
+           distance(now->free_bytes, then->free_bytes) <= of_bytes / SHARES;
 }
 
 /* ---- the host ---- */
@@ -94,6 +129,29 @@ int mt_level_read_host(struct mt_level *level, struct mt_host_sample *sample,
     return 0;
 }
 
+int mt_level_glance_host(struct mt_level *level, struct mt_host_sample *sample,
+                         struct mt_error *error)
+{
+    uint64_t free_then_bytes = level->host_then.free_bytes;
+    uint64_t gone_bytes = 0;
+    if (!stands(level, &level->host_then, level->total_bytes)) {
+        level->host_then.is_set = 0;
+        int status = mt_level_read_host(level, sample, error);
+        if (status)
+            return status;
+        level->host_then = level->now;
+        level->total_bytes = sample->memory_total_bytes;
+        level->available_bytes = sample->memory_available_bytes;
+    } else if (free_then_bytes > level->now.free_bytes) {
+        gone_bytes = free_then_bytes - level->now.free_bytes;
+    }
+    mt_host_sample_unknown(sample);
+    sample->memory_total_bytes = level->total_bytes;
+    sample->memory_available_bytes =
+        level->available_bytes > gone_bytes ? level->available_bytes - gone_bytes : 0;
+    return 0;
+}
+
 /* ---- the control group ---- */
 
 static long read_of_group(struct mt_level *level, struct mt_kept_file *file, const char *name,
@@ -126,22 +184,12 @@ static uint64_t usage_of(struct mt_level *level)
     return bytes == MT_UNKNOWN && level->os.open_file ? look_at_usage(level) : bytes;
 }
 
-/* Also where the clock went backwards. */
-static int is_old(uint64_t now_ns, uint64_t then_ns, uint64_t period_ns)
-{
-    return now_ns - then_ns >= period_ns;
-}
-
-static uint64_t distance(uint64_t a, uint64_t b)
-{
-    return a > b ? a - b : b - a;
-}
-
-static int is_stat_due(const struct mt_level *level, uint64_t now_ns, uint64_t usage_bytes)
+static int is_stat_due(const struct mt_level *level, uint64_t now_ns, uint64_t period_ns,
+                       uint64_t usage_bytes)
 {
     uint64_t moved = distance(usage_bytes, level->usage_at_stat_bytes);
-    return !level->has_stat || is_old(now_ns, level->stat_ns, STAT_NS) ||
-           moved > level->limit_bytes / STAT_SHARES;
+    return !level->has_stat || is_old(now_ns, level->stat_ns, period_ns) ||
+           moved > level->limit_bytes / SHARES;
 }
 
 static void look_at_stat(struct mt_level *level, uint64_t now_ns, uint64_t usage_bytes)
@@ -160,13 +208,10 @@ static void look_at_stat(struct mt_level *level, uint64_t now_ns, uint64_t usage
     level->usage_at_stat_bytes = usage_bytes;
 }
 
-void mt_level_read_group(struct mt_level *level, struct mt_host_sample *sample)
+static void tell_group(struct mt_level *level, uint64_t now_ns, uint64_t period_ns,
+                       uint64_t usage_bytes, struct mt_host_sample *sample)
 {
-    if (level->cgroup.version == 0)
-        return;
-    uint64_t now_ns = level->os.now_ns(level->os.context);
-    uint64_t usage_bytes = usage_of(level);
-    if (is_stat_due(level, now_ns, usage_bytes))
+    if (is_stat_due(level, now_ns, period_ns, usage_bytes))
         look_at_stat(level, now_ns, usage_bytes);
     if (!level->has_limits || is_old(now_ns, level->limits_ns, LIMITS_NS)) {
         mt_cgroup_read_limits(&level->os, &level->cgroup, &level->seen, &level->limit_bytes,
@@ -179,4 +224,23 @@ void mt_level_read_group(struct mt_level *level, struct mt_host_sample *sample)
     sample->cgroup_high_bytes = level->high_bytes;
     sample->cgroup_usage_bytes = usage_bytes;
     sample->cgroup_working_set_bytes = mt_cgroup_working_set(usage_bytes, &level->seen);
+}
+
+void mt_level_read_group(struct mt_level *level, struct mt_host_sample *sample)
+{
+    if (level->cgroup.version == 0)
+        return;
+    uint64_t now_ns = level->os.now_ns(level->os.context);
+    tell_group(level, now_ns, STAT_NS, usage_of(level), sample);
+}
+
+void mt_level_glance_group(struct mt_level *level, struct mt_host_sample *sample)
+{
+    if (level->cgroup.version == 0)
+        return;
+    if (!stands(level, &level->usage_then, level->limit_bytes)) {
+        level->usage_bytes = usage_of(level);
+        level->usage_then = level->now;
+    }
+    tell_group(level, level->now.time_ns, GLANCE_STAT_NS, level->usage_bytes, sample);
 }

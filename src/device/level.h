@@ -6,6 +6,10 @@
  * part of its limit. The kernel itself adds up that cache every two seconds. Everything else is of
  * the moment. A level belongs to one thread.
  *
+ * A glance asks the kernel for its free memory alone, in a twentieth of the time. While that has
+ * hardly moved and is plenty, and for a quarter of a second at most, what was read before stands;
+ * a group's droppable page cache for half a second.
+ *
  * Who closes descriptors that are not its own may give ours another file: what does not read as the
  * kernel's text is opened again. */
 #ifndef MT_DEVICE_LEVEL_H
@@ -18,6 +22,14 @@
 struct mt_kept_file {
     int is_open;
     int fd;
+};
+
+/* All zero: there is none. */
+struct mt_level_moment {
+    int is_set;
+    uint64_t time_ns;
+    uint64_t free_bytes; /* of the host */
+    int is_plenty;       /* so much is free that the kernel reclaims nothing */
 };
 
 struct mt_level {
@@ -34,6 +46,12 @@ struct mt_level {
     struct mt_cgroup_stat seen; /* at stat_ns */
     uint64_t limit_bytes;       /* at limits_ns */
     uint64_t high_bytes;
+    struct mt_level_moment now;       /* of the glance */
+    struct mt_level_moment host_then; /* of the two below */
+    uint64_t total_bytes;
+    uint64_t available_bytes;
+    struct mt_level_moment usage_then; /* of what follows */
+    uint64_t usage_bytes;
 };
 
 /* Sets *level to the host and to a control group that is known (version 0: none). */
@@ -49,5 +67,14 @@ int mt_level_read_host(struct mt_level *level, struct mt_host_sample *sample,
 
 /* Adds the group's version, use, working set, limit and high mark. */
 void mt_level_read_group(struct mt_level *level, struct mt_host_sample *sample);
+
+/* Begins a glance: asks for the time and for free memory. */
+void mt_level_glance(struct mt_level *level);
+
+/* The same two at that glance. The host's available memory is what was read less what is no longer
+ * free, never more than was read. If the machine cannot say what is free, they read. */
+int mt_level_glance_host(struct mt_level *level, struct mt_host_sample *sample,
+                         struct mt_error *error);
+void mt_level_glance_group(struct mt_level *level, struct mt_host_sample *sample);
 
 #endif

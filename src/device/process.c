@@ -5,6 +5,7 @@
 
 #include <memtally/units.h>
 
+#include "base/array.h"
 #include "base/bisect.h"
 #include "base/error.h"
 #include "base/secrets.h"
@@ -45,7 +46,7 @@ static void copy_name(const char *from, const char *end, struct mt_process *proc
 /* "12 (a ) name) S 1 …": the name may have anything in it, so it ends at the last parenthesis. */
 static int parse_stat(struct mt_span text, int pid, struct mt_process *process)
 {
-    enum { STATE = 3, PARENT = 4, START = 22 };
+    enum { STATE = 3, PARENT = 4, START = 22, STACK = 28 };
     size_t length = (size_t)(text.end - text.at);
     const char *open = memchr(text.at, '(', length);
     const char *close = memrchr(text.at, ')', length);
@@ -69,6 +70,9 @@ static int parse_stat(struct mt_span text, int pid, struct mt_process *process)
         else if (field == START)
             found.start_ticks = value;
     }
+    for (int field = START + 1; field <= STACK && mt_span_until(&rest, ' ', &word); field++)
+        if (field == STACK)
+            (void)mt_span_number(&word, &found.stack_start);
     *process = found;
     return 1;
 }
@@ -117,6 +121,25 @@ static int make_room(struct mt_process_list *list, size_t n)
     return 0;
 }
 
+/* The process that an entry of /proc is about; 0 where it is about none. */
+static int number_of(const char *name)
+{
+    struct mt_span text = {name, name + strlen(name)};
+    uint64_t pid;
+    if (*name < '0' || *name > '9' || !mt_span_number(&text, &pid) || text.at != text.end ||
+        pid > INT_MAX)
+        return 0;
+    return (int)pid;
+}
+
+static int fail_to_scan(struct mt_error *error, int status)
+{
+    if (status == MT_ENOMEM)
+        return mt_fail(error, status, MT_NO_OFFSET, "no memory for a list of processes");
+    return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET,
+                   "/proc shows no processes; mount it with: mount -t proc proc /proc");
+}
+
 struct scan {
     const struct mt_host_os *os;
     struct mt_process_list *list;
@@ -128,17 +151,15 @@ struct scan {
 static int scan_entry(void *context, const char *name)
 {
     struct scan *scan = context;
-    struct mt_span text = {name, name + strlen(name)};
-    uint64_t pid;
-    if (*name < '0' || *name > '9' || !mt_span_number(&text, &pid) || text.at != text.end ||
-        pid == 0 || pid > INT_MAX)
+    int pid = number_of(name);
+    if (!pid)
         return 0;
     scan->n_seen++;
     scan->status = make_room(scan->list, scan->list->n + 1);
     if (scan->status < 0)
         return 1;
     struct mt_process *process = &scan->list->items[scan->list->n];
-    if (mt_process_read(scan->os, (int)pid, process, NULL) == 0)
+    if (mt_process_read(scan->os, pid, process, NULL) == 0)
         scan->list->n++;
     return 0;
 }
@@ -149,12 +170,44 @@ static int scan_all(const struct mt_host_os *os, struct mt_process_list *list,
     struct scan scan = {os, list, 0, 0};
     list->n = 0;
     int status = os->list(os->context, "/proc", scan_entry, &scan);
-    if (scan.status < 0)
-        return mt_fail(error, scan.status, MT_NO_OFFSET, "no memory for a list of processes");
-    if (status < 0 || scan.n_seen == 0)
-        return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET,
-                       "/proc shows no processes; mount it with: mount -t proc proc /proc");
+    return scan.status < 0 || status < 0 || !scan.n_seen ? fail_to_scan(error, scan.status) : 0;
+}
+
+static int note_number(void *context, const char *name)
+{
+    struct mt_process_numbers *numbers = context;
+    int pid = number_of(name);
+    if (!pid)
+        return 0;
+    if (mt_array_reserve(numbers->items, numbers->n, numbers->capacity, 512) < 0) {
+        numbers->n = 0; /* a part would make the others seem to have ended */
+        return 1;
+    }
+    numbers->items[numbers->n++] = pid;
     return 0;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    const int *left = a;
+    const int *right = b;
+    return (*left > *right) - (*left < *right);
+}
+
+int mt_process_numbers_read(const struct mt_host_os *os, struct mt_process_numbers *numbers,
+                            struct mt_error *error)
+{
+    numbers->n = 0;
+    if (os->list(os->context, "/proc", note_number, numbers) < 0 || numbers->n == 0)
+        return fail_to_scan(error, MT_EUNSUPPORTED);
+    qsort(numbers->items, numbers->n, sizeof *numbers->items, by_number);
+    return 0;
+}
+
+void mt_process_numbers_finish(struct mt_process_numbers *numbers)
+{
+    free(numbers->items);
+    memset(numbers, 0, sizeof *numbers);
 }
 
 static int by_parent(const void *a, const void *b)
@@ -359,6 +412,20 @@ int mt_process_group(const struct mt_host_os *os, int pid, const char *group,
     if (n)
         qsort(list->items, n, sizeof *list->items, by_start);
     return status;
+}
+
+int mt_process_is_in_group(const struct mt_host_os *os, int pid, int root_pid, const char *group)
+{
+    char number[16];
+    char theirs[64];
+    char ours[64];
+    if (is_in_group(os, pid, group))
+        return 1;
+    snprintf(number, sizeof number, "%d", root_pid);
+    name_namespace(os, number, theirs);
+    name_namespace(os, "self", ours);
+    return !is_in_group(os, root_pid, group) && *theirs && strcmp(theirs, ours) != 0 &&
+           is_in_namespace(os, pid, theirs);
 }
 
 /* ---- memory ---- */

@@ -9,6 +9,7 @@
 #include <glob.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <memtally/error.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>

@@ -80,7 +80,7 @@ static const char *value_of(const struct candidate *candidate, const struct mt_d
     return value;
 }
 
-/* Of an environment one variable is read, and nothing else of it is kept. */
+/* Reads one variable of an environment, and keeps nothing else of it. */
 static int read_variable(const struct candidate *candidate, const char *name, char path[PATH_MAX])
 {
     char *bytes = calloc(1, LINE_BYTES + 1);

@@ -13,7 +13,7 @@
 const char *mt_drive_engine_text(const char *engine, const char *key,
                                  char text[MT_DRIVE_ENGINE_TEXT]);
 
-/* Of a key whose value is words NAME=VALUE the value of `name`, or "". */
+/* The value of `name` in a key whose value is words NAME=VALUE, or "". */
 const char *mt_drive_engine_word(const char *engine, const char *key, const char *name,
                                  char text[MT_DRIVE_ENGINE_TEXT]);
 

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 
 #include "base/ticks.h"
 #include "json_get.h"

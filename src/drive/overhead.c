@@ -3,6 +3,7 @@
  * the engine says. Knows estimates, no rehearsal. */
 #include "overhead.h"
 
+#include <memtally/residue.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -57,6 +57,18 @@ pid_t mt_drive_parent(const char *proc, pid_t pid)
     return stat && sscanf(stat, "%*c %ld", &parent) == 1 ? (pid_t)parent : 0;
 }
 
+uint64_t mt_drive_start(const char *proc, pid_t pid)
+{
+    enum { STATE = 3, START = 22 };
+    char text[MT_DRIVE_STAT_BYTES];
+    const char *at = mt_drive_stat(proc, pid, text);
+    for (int field = STATE; at && field < START; field++) {
+        at = strchr(at, ' ');
+        at += at != NULL;
+    }
+    return at ? strtoull(at, NULL, 10) : 0;
+}
+
 static int by_pid(const void *a, const void *b)
 {
     const struct process *one = a;

@@ -4,6 +4,7 @@
 #define DRIVE_PORTS_H
 
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 /* Fills in the process ids of descendants of `root` (not itself), at most `size` of them. Returns
@@ -18,6 +19,9 @@ const char *mt_drive_stat(const char *proc, pid_t pid, char text[MT_DRIVE_STAT_B
 
 /* The parent of a process; 0 where /proc does not tell. `proc` is "/proc". */
 pid_t mt_drive_parent(const char *proc, pid_t pid);
+
+/* When a process started, in ticks since boot; 0 where /proc does not tell. */
+uint64_t mt_drive_start(const char *proc, pid_t pid);
 
 /* Fills in TCP ports that descendants of `root` (not itself) listen on, each once, at most `size`
  * of them. Returns their number; 0 also where /proc does not tell. `proc` is "/proc". */

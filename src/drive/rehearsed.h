@@ -5,6 +5,8 @@
 #define DRIVE_REHEARSED_H
 
 #include <memtally/category.h>
+#include <stddef.h>
+#include <stdint.h>
 
 struct mt_rehearsal_allocator; /* all of <memtally/rehearsal.h> */
 struct mt_rehearsal_event;

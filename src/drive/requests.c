@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 
 #include "base/strbuf.h"
 #include "engines.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "drive/running.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <memtally/predict.h>
@@ -9,10 +10,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/secrets.h"
 #include "base/ticks.h"
 #include "drive/dialect.h"
 #include "drive/ports.h"
 #include "drive/running_internal.h"
+#include "model/files.h"
 
 #define TREE_MAX    512
 #define PORTS_MAX   8
@@ -277,6 +280,9 @@ void mt_drive_running_look(const char *proc, pid_t root, uint64_t timeout_ms,
     if (timeout_ms)
         ask_engine(proc, timeout_ms, running);
     ask_runner(proc, timeout_ms, running);
+    running->start = mt_drive_start(proc, running->pid);
+    mt_join_arguments(running->model, strlen(running->model), running->shown_model,
+                      sizeof running->shown_model);
 }
 
 /* ---- its files ---- */
@@ -296,15 +302,38 @@ static int has_our_files(const char *proc, pid_t pid)
     return n > 0 && n == own && memcmp(theirs, ours, (size_t)n) == 0 && at == 1;
 }
 
-int mt_drive_running_path(const char *proc, const struct mt_drive_running *running,
-                          const char *path, char reached[PATH_MAX])
+/* A container's root need not be there for us: without it nothing is found. */
+void mt_drive_running_files_open(const char *proc, const struct mt_drive_running *running,
+                                 struct mt_drive_running_files *opened)
 {
-    int n;
-    if (*path != '/')
-        n = snprintf(reached, PATH_MAX, "%s/%ld/cwd/%s", proc, (long)running->pid, path);
-    else if (has_our_files(proc, running->pid))
-        n = snprintf(reached, PATH_MAX, "%s", path);
-    else
-        n = snprintf(reached, PATH_MAX, "%s/%ld/root%s", proc, (long)running->pid, path);
-    return n > 0 && n < PATH_MAX;
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/%ld/cwd", proc, (long)running->pid);
+    ssize_t n = readlink(path, opened->folder, sizeof opened->folder - 1);
+    opened->folder[n > 0 ? n : 0] = '\0';
+    opened->root = -1;
+    opened->files = *mt_model_files_local();
+    if (has_our_files(proc, running->pid))
+        return;
+    snprintf(path, sizeof path, "%s/%ld/root", proc, (long)running->pid);
+    opened->root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    mt_model_files_within(&opened->root, &opened->files);
+}
+
+int mt_drive_running_lives(const char *proc, const struct mt_drive_running *running)
+{
+    return running->start && mt_drive_start(proc, running->pid) == running->start;
+}
+
+void mt_drive_running_files_close(const struct mt_drive_running_files *opened)
+{
+    if (opened->root >= 0)
+        close(opened->root);
+}
+
+int mt_drive_running_path(const struct mt_drive_running_files *opened, const char *path,
+                          char whole[PATH_MAX])
+{
+    int n = *path == '/' ? snprintf(whole, PATH_MAX, "%s", path)
+                         : snprintf(whole, PATH_MAX, "%s/%s", opened->folder, path);
+    return n < PATH_MAX && (*path == '/' || *opened->folder == '/');
 }

@@ -6,6 +6,7 @@
 #define DRIVE_RUNNING_H
 
 #include <limits.h>
+#include <memtally/model_file.h>
 #include <memtally/tally.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -21,15 +22,16 @@ struct mt_drive_running {
     char rules[32];   /* the table whose rules its memory follows: of Ollama its runner's */
     char version[64]; /* the server's own word */
     char model[MT_RUNNING_MODEL_BYTES];
-    uint64_t context_tokens; /* of a request */
-    uint64_t sequences;      /* at a time */
-    uint64_t cache_tokens;   /* that all requests together have room for */
-    uint64_t cache_bytes;    /* of each device, by the engine's own word */
-    uint64_t weight_bytes;   /* likewise */
-    uint64_t loaded_bytes;   /* of all that is loaded, by the engine's own word */
+    char shown_model[MT_RUNNING_MODEL_BYTES]; /* without what may be a secret */
+    uint64_t context_tokens;                  /* of a request */
+    uint64_t sequences;                       /* at a time */
+    uint64_t cache_tokens;                    /* that all requests together have room for */
+    uint64_t cache_bytes;                     /* of each device, by the engine's own word */
+    uint64_t weight_bytes;                    /* likewise */
+    uint64_t loaded_bytes;                    /* of all that is loaded, by the engine's own word */
     uint64_t loaded_device_bytes;
     int is_told_loaded;
-    /* Of its command line and of variables that stand for flags. */
+    /* What its command line says, and variables that stand for flags. */
     char kv_type_k[16];
     char kv_type_v[16];
     char gpu_layers[16];
@@ -41,6 +43,7 @@ struct mt_drive_running {
     char environment[MT_RUNNING_ENVIRONMENT_BYTES]; /* "NAME=value", each ended by a NUL */
     char *variables[MT_RUNNING_VARIABLES + 1];      /* of these; ends with NULL */
     pid_t pid;         /* whose command line says all that: the process, a child or a parent */
+    uint64_t start;    /* of that process, in ticks: its number may be another's later */
     int port;          /* that answered */
     int is_elsewhere;  /* it is in another network than ours */
     char problem[192]; /* a sentence on why nobody answered, or "" */
@@ -59,10 +62,25 @@ void mt_drive_running_find(const char *proc, pid_t root, char engine[32]);
 /* Whether the process has our network, so that its ports are those of this machine. */
 int mt_drive_running_is_near(const char *proc, pid_t pid);
 
-/* How a file that the server knows as `path` is reached from here: it may have another root and
- * another working folder. Returns 0 where that does not fit. */
-int mt_drive_running_path(const char *proc, const struct mt_drive_running *running,
-                          const char *path, char reached[PATH_MAX]);
+/* The files as the server sees them, which may have another root and another working folder. No
+ * link of theirs leads to files of ours. */
+struct mt_drive_running_files {
+    struct mt_model_files files;
+    int root;              /* a descriptor, or -1 where it has our files */
+    char folder[PATH_MAX]; /* that it works in, or "" */
+};
+
+void mt_drive_running_files_open(const char *proc, const struct mt_drive_running *running,
+                                 struct mt_drive_running_files *opened);
+
+void mt_drive_running_files_close(const struct mt_drive_running_files *opened);
+
+/* Whether the process that said all that still runs, so that its files are its own. */
+int mt_drive_running_lives(const char *proc, const struct mt_drive_running *running);
+
+/* Makes what the server calls `path` a path of these files. Returns 0 where that does not fit. */
+int mt_drive_running_path(const struct mt_drive_running_files *opened, const char *path,
+                          char whole[PATH_MAX]);
 
 /* Words on a tally of the server (running_words.c). */
 struct mt_drive_words {
@@ -72,9 +90,22 @@ struct mt_drive_words {
     char why[192]; /* a sentence on what is not known, or "" */
 };
 
+/* A model's header, and why there is none. */
+struct mt_drive_running_header {
+    struct mt_model *model; /* or NULL */
+    char why[192];          /* a sentence, or "" where no file was named */
+};
+
+/* Reads the header of what is named `path` among `files`. */
+void mt_drive_running_header_open(const struct mt_model_files *files, const char *path,
+                                  struct mt_drive_running_header *header);
+
+void mt_drive_running_header_close(struct mt_drive_running_header *header);
+
 /* What the server's words, its model's header and the rules of its version make of a tally: weights
- * and cache, in bytes, or that they are unknown. `model_path` is a model's, or NULL. */
-void mt_drive_running_words(const struct mt_drive_running *running, const char *model_path,
+ * and cache, in bytes, or that they are unknown. */
+void mt_drive_running_words(const struct mt_drive_running *running,
+                            const struct mt_drive_running_header *header,
                             const struct mt_tally *tally, struct mt_drive_words *words);
 
 #endif

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 #include <memtally/units.h>
 
 #include "base/ticks.h"
@@ -82,7 +82,7 @@ static void take_models(struct mt_drive_running *running, const json_t *models)
                                    root ? root : mt_profile_json_text(model, "id"));
 }
 
-/* Of the models that a server has loaded, the first one's name; what all of them take. */
+/* Takes the first one's name of the models that a server has loaded, and what all of them take. */
 static void take_loaded(struct mt_drive_running *running, const json_t *loaded)
 {
     const json_t *models = json_object_get(loaded, "models");

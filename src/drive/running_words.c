@@ -384,18 +384,24 @@ static int has_cells(const char *name)
     return mt_engine_find(name, &engine, NULL) == 0 && mt_engine_has(&engine, "kv_cache", "rule");
 }
 
-static struct mt_model *open_model(struct speech *speech, const char *path)
+void mt_drive_running_header_open(const struct mt_model_files *files, const char *path,
+                                  struct mt_drive_running_header *header)
 {
     struct mt_error error = {.offset = MT_NO_OFFSET};
-    struct mt_model *model = NULL;
-    if (!path || !*path)
-        why(speech, "which model file it serves is not known");
-    else if (mt_model_open(path, NULL, &model, &error) < 0)
-        why(speech, "the model's header could not be read: %.140s", error.text);
-    return model;
+    *header = (struct mt_drive_running_header){0};
+    if (mt_model_open(path, files, &header->model, &error) < 0)
+        snprintf(header->why, sizeof header->why, "the model's header could not be read: %.140s",
+                 error.text);
 }
 
-void mt_drive_running_words(const struct mt_drive_running *running, const char *model_path,
+void mt_drive_running_header_close(struct mt_drive_running_header *header)
+{
+    mt_model_close(header->model);
+    header->model = NULL;
+}
+
+void mt_drive_running_words(const struct mt_drive_running *running,
+                            const struct mt_drive_running_header *header,
                             const struct mt_tally *tally, struct mt_drive_words *words)
 {
     struct speech speech = {.running = running, .tally = tally, .words = words};
@@ -406,12 +412,13 @@ void mt_drive_running_words(const struct mt_drive_running *running, const char *
             say_unknown(&speech);
         return;
     }
-    struct mt_model *model = open_model(&speech, model_path);
+    const struct mt_model *model = header->model;
+    if (!model)
+        why(&speech, "%s", *header->why ? header->why : "which model file it serves is not known");
     if (!has_cells(running->rules))
         say_pool(&speech, model);
     else if (model)
         say_llama(&speech, model);
-    mt_model_close(model);
     say_loaded(&speech);
     say_unknown(&speech);
 }

@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 
 #include "base/ticks.h"
 #include "flags.h"

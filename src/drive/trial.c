@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <memtally/gpu.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

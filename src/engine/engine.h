@@ -11,8 +11,8 @@
  *   KEY SINCE VALUE [ ; SOURCE] VALUE holds from version SINCE on (0: always)
  *   # comment
  *
- * Of the lines of a key, the one with the latest SINCE that is not after the version is taken. A
- * key is a word with dots ("compute.host.copies"), a VALUE a number, a size, or words. */
+ * The line of a key with the latest SINCE that is not after the version is taken. A key is a word
+ * with dots ("compute.host.copies"), a VALUE a number, a size, or words. */
 #ifndef MT_ENGINE_ENGINE_H
 #define MT_ENGINE_ENGINE_H
 
@@ -89,14 +89,14 @@ int mt_engine_is_after(const struct mt_engine *engine, const char *key);
 unsigned mt_engine_steps_unread(const struct mt_engine *engine);
 /* What the table calls the engine: "vLLM". */
 const char *mt_engine_title(const struct mt_engine *engine, char title[MT_ENGINE_TITLE_BYTES]);
-/* Of a key whose value is words NAME=VALUE: the value of `name`, or the word of number `index` with
+/* The value of `name` in a key whose value is words NAME=VALUE, or the word of number `index` with
  * its name. Where VALUE is several, with '|' between them, the first one. Texts are cut to `size`.
  * Returns 0 or MT_ENOTFOUND. */
 int mt_engine_word(const struct mt_engine *engine, const char *key, const char *name, char *value,
                    size_t size);
 int mt_engine_word_at(const struct mt_engine *engine, const char *key, size_t index, char *name,
                       char *value, size_t size);
-/* Of the VALUE of `name`, the part of number `index` of those with '|' between them. */
+/* The part of number `index` of the VALUE of `name`, whose parts have '|' between them. */
 int mt_engine_part_at(const struct mt_engine *engine, const char *key, const char *name,
                       size_t index, char *value, size_t size);
 /* Whether a key's value is, or among its words has, `word`. */

@@ -4,6 +4,7 @@
 
 #include <ctype.h>
 #include <inttypes.h>
+#include <memtally/gpu.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -7,6 +7,7 @@
  * waits somewhat below its limit, and has the rest with the signal, and more to end in. */
 #include <errno.h>
 #include <inttypes.h>
+#include <memtally/error.h>
 #include <memtally/host.h>
 #include <memtally/monitor.h>
 #include <memtally/units.h>
@@ -249,7 +250,7 @@ static int start_job(struct mt_guard *guard, struct mt_error *error)
     return mt_job_start(&job, &guard->job, error);
 }
 
-/* Of a group of version 1 the kernel tells when its use passes a share of its limit: where steps
+/* The kernel tells when the use of a group of version 1 passes a share of its limit: where steps
  * begin. */
 static void open_alarm(struct mt_guard *guard)
 {

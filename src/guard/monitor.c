@@ -187,11 +187,13 @@ static void ask_pools(struct mt_monitor *monitor, struct mt_monitor_snapshot *sn
     }
 }
 
-static int look(struct mt_monitor *monitor, struct mt_monitor_snapshot *snapshot,
+static int look(struct mt_monitor *monitor, int is_glance, struct mt_monitor_snapshot *snapshot,
                 struct mt_error *error)
 {
+    const struct mt_monitor_source *source = &monitor->source;
     struct mt_monitor_figures figures = {0, 0, MT_UNKNOWN};
-    int status = monitor->source.read(monitor->source.context, &figures, error);
+    int status = is_glance && source->glance ? source->glance(source->context, &figures, error)
+                                             : source->read(source->context, &figures, error);
     if (status)
         return status;
     if (figures.available_bytes > figures.total_bytes)
@@ -220,7 +222,7 @@ int mt_monitor_look(struct mt_monitor *monitor, struct mt_monitor_snapshot *snap
                     struct mt_error *error)
 {
     struct mt_monitor_snapshot seen;
-    int status = look(monitor, &seen, error);
+    int status = look(monitor, 0, &seen, error);
     if (status)
         return status;
     pthread_mutex_lock(&monitor->lock);
@@ -273,11 +275,20 @@ static uint64_t cleanup_target(const struct mt_monitor *monitor, uint64_t total_
     return (uint64_t)((double)total_bytes * fmin(ratio, 1));
 }
 
+/* Whether a glance will do. */
+static int is_calm(struct mt_monitor *monitor)
+{
+    pthread_mutex_lock(&monitor->lock);
+    int calm = monitor->pressure < MT_PRESSURE_HIGH;
+    pthread_mutex_unlock(&monitor->lock);
+    return calm;
+}
+
 int mt_monitor_record(struct mt_monitor *monitor, struct mt_monitor_snapshot *snapshot,
                       struct mt_error *error)
 {
     struct mt_monitor_snapshot seen;
-    int status = look(monitor, &seen, error);
+    int status = look(monitor, is_calm(monitor), &seen, error);
     pthread_mutex_lock(&monitor->lock);
     if (status) {
         monitor->stats.n_failures++;
@@ -340,7 +351,7 @@ void mt_monitor_stats_read(struct mt_monitor *monitor, struct mt_monitor_stats *
 int mt_monitor_can_allocate(struct mt_monitor *monitor, uint64_t bytes, double margin_ratio)
 {
     struct mt_monitor_snapshot seen;
-    if (look(monitor, &seen, NULL) != 0)
+    if (look(monitor, 0, &seen, NULL) != 0)
         return 0;
     double wanted = (double)bytes * (1 + fmax(margin_ratio, 0));
     return bytes <= seen.largest_bytes && wanted <= (double)seen.largest_bytes;
@@ -349,7 +360,7 @@ int mt_monitor_can_allocate(struct mt_monitor *monitor, uint64_t bytes, double m
 int mt_monitor_is_low(struct mt_monitor *monitor, double threshold_ratio)
 {
     struct mt_monitor_snapshot seen;
-    return look(monitor, &seen, NULL) != 0 || seen.utilisation_ratio >= threshold_ratio;
+    return look(monitor, 0, &seen, NULL) != 0 || seen.utilisation_ratio >= threshold_ratio;
 }
 
 /* ---- pools ---- */

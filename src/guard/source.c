@@ -39,15 +39,24 @@ static int group_figures(const struct mt_host_sample *sample, struct mt_monitor_
     return 1;
 }
 
-static int host_figures(struct mt_level *level, struct mt_monitor_figures *figures,
+static void ask_group(struct mt_level *level, int is_glance, struct mt_host_sample *sample)
+{
+    if (is_glance)
+        mt_level_glance_group(level, sample);
+    else
+        mt_level_read_group(level, sample);
+}
+
+static int host_figures(struct mt_level *level, int is_glance, struct mt_monitor_figures *figures,
                         struct mt_error *error)
 {
     struct mt_host_sample sample;
     struct mt_monitor_figures group;
-    int status = mt_level_read_host(level, &sample, error);
+    int status = is_glance ? mt_level_glance_host(level, &sample, error)
+                           : mt_level_read_host(level, &sample, error);
     if (status)
         return status;
-    mt_level_read_group(level, &sample);
+    ask_group(level, is_glance, &sample);
     *figures = (struct mt_monitor_figures){sample.memory_total_bytes, sample.memory_available_bytes,
                                            MT_UNKNOWN};
     if (!group_figures(&sample, &group))
@@ -59,26 +68,38 @@ static int host_figures(struct mt_level *level, struct mt_monitor_figures *figur
     return 0;
 }
 
-static int only_group_figures(struct mt_level *level, struct mt_monitor_figures *figures,
-                              struct mt_error *error)
+static int only_group_figures(struct mt_level *level, int is_glance,
+                              struct mt_monitor_figures *figures, struct mt_error *error)
 {
     struct mt_host_sample sample;
     mt_host_sample_unknown(&sample);
-    mt_level_read_group(level, &sample);
+    ask_group(level, is_glance, &sample);
     return group_figures(&sample, figures)
                ? 0
                : mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET,
                          "no control group with a limit holds this process; watch the host");
 }
 
-static int read_host(void *context, struct mt_monitor_figures *figures, struct mt_error *error)
+static int ask_host(struct host *host, int is_glance, struct mt_monitor_figures *figures,
+                    struct mt_error *error)
 {
-    struct host *host = context;
     pthread_mutex_lock(&host->lock);
-    int status = host->is_group ? only_group_figures(&host->level, figures, error)
-                                : host_figures(&host->level, figures, error);
+    if (is_glance)
+        mt_level_glance(&host->level);
+    int status = host->is_group ? only_group_figures(&host->level, is_glance, figures, error)
+                                : host_figures(&host->level, is_glance, figures, error);
     pthread_mutex_unlock(&host->lock);
     return status;
+}
+
+static int read_host(void *context, struct mt_monitor_figures *figures, struct mt_error *error)
+{
+    return ask_host(context, 0, figures, error);
+}
+
+static int glance_at_host(void *context, struct mt_monitor_figures *figures, struct mt_error *error)
+{
+    return ask_host(context, 1, figures, error);
 }
 
 static void close_host(void *context)
@@ -106,7 +127,7 @@ int mt_monitor_open_host(const struct mt_host_os *os, int pid, int is_group,
         close_host(host);
         return status;
     }
-    *source = (struct mt_monitor_source){"kernel", host, read_host, close_host};
+    *source = (struct mt_monitor_source){"kernel", host, read_host, close_host, glance_at_host};
     return 0;
 }
 
@@ -135,7 +156,7 @@ static int program_figures(struct program *program, struct mt_monitor_figures *f
     if (!runs(program))
         return mt_fail(error, MT_ENOTFOUND, MT_NO_OFFSET, "process %d has ended",
                        program->root.pid);
-    int status = host_figures(&program->level, figures, error);
+    int status = host_figures(&program->level, 0, figures, error);
     status = status
                  ? status
                  : mt_process_descendants(&program->os, program->root.pid, &program->tree, error);
@@ -186,7 +207,7 @@ int mt_monitor_open_program(const struct mt_host_os *os, int pid, struct mt_moni
         close_program(program);
         return status;
     }
-    *source = (struct mt_monitor_source){"kernel", program, read_program, close_program};
+    *source = (struct mt_monitor_source){"kernel", program, read_program, close_program, NULL};
     return 0;
 }
 
@@ -218,7 +239,7 @@ int mt_monitor_open_device(mt_nvml_open open, void *context, int index,
         free(device);
         return status;
     }
-    *source = (struct mt_monitor_source){"NVML", device, read_device, close_device};
+    *source = (struct mt_monitor_source){"NVML", device, read_device, close_device, NULL};
     return 0;
 }
 

@@ -45,7 +45,7 @@ int mt_measure_device_capacity(const struct mt_measure_device *device, uint64_t 
 
 void mt_measure_device_close(struct mt_measure_device *device);
 
-/* Of two peaks the higher; MT_UNKNOWN is below all. */
+/* The higher of two peaks; MT_UNKNOWN is below all. */
 static inline uint64_t mt_measure_higher(uint64_t a, uint64_t b)
 {
     return b != MT_UNKNOWN && (a == MT_UNKNOWN || a < b) ? b : a;

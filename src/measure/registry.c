@@ -3,7 +3,7 @@
  * functions, options and devices. */
 #include "measure/registry.h"
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 
 #include "measure/resident.h"
 

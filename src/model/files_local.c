@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* The files of this machine. They are read with pread(), never mapped: a file that becomes shorter
- * while it is read must not end the program. Knows nothing of formats. */
+/* The files of this machine, or of a folder that is another process's root. They are read with
+ * pread(), never mapped: a file that becomes shorter while it is read must not end the program.
+ * What is no regular file is not opened: some devices act on it. Knows nothing of formats. */
+#include "model/files.h"
+
 #include "base/error.h"
 
 #include <memtally/model_file.h>
@@ -8,12 +11,28 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define STEP_BYTES (64 * 1024)
+
+/* From include/uapi/linux/openat2.h of Linux 5.6, which older headers lack. */
+struct how {
+    uint64_t flags;
+    uint64_t mode;
+    uint64_t resolve;
+};
+
+#ifndef SYS_openat2
+#define SYS_openat2 437
+#endif
+#define NO_MAGIC_LINKS ((uint64_t)0x02)
+#define IN_ROOT        ((uint64_t)0x10)
 
 struct local {
     int fd;
@@ -50,15 +69,23 @@ static void close_local(void *argument)
     free(local);
 }
 
+static int check_kind(int fd, const char *path, struct stat *status, struct mt_error *error)
+{
+    if (fstat(fd, status) != 0)
+        return mt_fail_errno(error, errno, "%s", path);
+    if (S_ISREG(status->st_mode))
+        return MT_OK;
+    return mt_fail(error, MT_EARG, MT_NO_OFFSET, "%s is %s; a file was expected", path,
+                   S_ISDIR(status->st_mode) ? "a folder" : "a device, a pipe or the like");
+}
+
 static int fill_source(int fd, const char *path, struct mt_model_source *source,
                        struct mt_error *error)
 {
     struct stat status;
-    if (fstat(fd, &status) != 0)
-        return mt_fail_errno(error, errno, "%s", path);
-    if (!S_ISREG(status.st_mode))
-        return mt_fail(error, MT_EARG, MT_NO_OFFSET, "%s is %s; a file was expected", path,
-                       S_ISDIR(status.st_mode) ? "a folder" : "a device, a pipe or the like");
+    int code = check_kind(fd, path, &status, error);
+    if (code != MT_OK)
+        return code;
     size_t length = strlen(path);
     struct local *local = malloc(sizeof *local + length + 1);
     if (!local)
@@ -73,15 +100,41 @@ static int fill_source(int fd, const char *path, struct mt_model_source *source,
     return 0;
 }
 
-static int open_local(void *argument, const char *path, struct mt_model_source *source,
-                      struct mt_error *error)
+/* `argument` is the root's descriptor, or NULL for our own. */
+static int open_at(const void *argument, const char *path, int flags)
 {
-    (void)argument;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (fd < 0)
+    const int *root = argument;
+    const struct how how = {.flags = (uint64_t)(flags | O_CLOEXEC),
+                            .resolve = IN_ROOT | NO_MAGIC_LINKS};
+    return root ? (int)syscall(SYS_openat2, *root, path, &how, sizeof how)
+                : open(path, flags | O_CLOEXEC);
+}
+
+/* Opens what a descriptor of O_PATH stands for; without a /proc, what the path stands for now. */
+static int open_found(const void *argument, int found, const char *path)
+{
+    const int flags = O_RDONLY | O_NONBLOCK | O_NOCTTY;
+    char link[32];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", found);
+    int fd = open(link, flags | O_CLOEXEC);
+    return fd < 0 && errno == ENOENT ? open_at(argument, path, flags) : fd;
+}
+
+static int open_file(void *argument, const char *path, struct mt_model_source *source,
+                     struct mt_error *error)
+{
+    struct stat status;
+    int found = open_at(argument, path, O_PATH);
+    if (found < 0)
         return mt_fail_errno(error, errno, "%s", path);
-    int code = fill_source(fd, path, source, error);
-    if (code)
+    int code = check_kind(found, path, &status, error);
+    int fd = code == MT_OK ? open_found(argument, found, path) : -1;
+    if (code == MT_OK && fd < 0)
+        code = mt_fail_errno(error, errno, "%s", path);
+    close(found);
+    if (code == MT_OK)
+        code = fill_source(fd, path, source, error);
+    if (code != MT_OK && fd >= 0)
         close(fd);
     return code;
 }
@@ -89,18 +142,25 @@ static int open_local(void *argument, const char *path, struct mt_model_source *
 static int is_folder(void *argument, const char *path)
 {
     struct stat status;
-    (void)argument;
-    return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+    int fd = open_at(argument, path, O_PATH);
+    int is = fd >= 0 && fstat(fd, &status) == 0 && S_ISDIR(status.st_mode);
+    if (fd >= 0)
+        close(fd);
+    return is;
 }
 
 static int list(void *argument, const char *path, int (*each)(void *to, const char *name), void *to,
                 struct mt_error *error)
 {
-    (void)argument;
-    DIR *folder = opendir(path);
+    int fd = open_at(argument, path, O_RDONLY | O_DIRECTORY);
+    DIR *folder = fd < 0 ? NULL : fdopendir(fd);
     int code = 0;
-    if (!folder)
-        return mt_fail_errno(error, errno, "%s", path);
+    if (!folder) {
+        code = mt_fail_errno(error, errno, "%s", path);
+        if (fd >= 0)
+            close(fd);
+        return code;
+    }
     while (!code) {
         errno = 0;
         struct dirent *entry = readdir(folder);
@@ -115,9 +175,16 @@ static int list(void *argument, const char *path, int (*each)(void *to, const ch
     return code;
 }
 
+static const struct mt_model_files local_files = {
+    .open = open_file, .is_folder = is_folder, .list = list};
+
 const struct mt_model_files *mt_model_files_local(void)
 {
-    static const struct mt_model_files local = {
-        .open = open_local, .is_folder = is_folder, .list = list};
-    return &local;
+    return &local_files;
+}
+
+void mt_model_files_within(const int *root, struct mt_model_files *files)
+{
+    *files = local_files;
+    files->argument = (void *)(uintptr_t)root;
 }

@@ -2,7 +2,7 @@
 /* The table of tensor types and the arithmetic of their blocks. Knows libc only. */
 #include "model/ggml_type.h"
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 #include <strings.h>
 
 /* By number; one that is missing has no name. */

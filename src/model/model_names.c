@@ -5,7 +5,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 
 const char *mt_model_format_name(enum mt_model_format format)
 {

@@ -2,7 +2,7 @@
 /* An open hash table of numbers. Knows names as bytes only. */
 #include "model/names.h"
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 #include <stdlib.h>
 #include <string.h>
 

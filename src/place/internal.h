@@ -51,7 +51,7 @@ int mt_place_follow_links(const struct mt_place_problem *problem, const struct m
 double mt_place_read_seconds(const struct mt_place_problem *problem, size_t device,
                              const struct mt_place_unit *unit);
 
-/* Of all units, without what devices have in any case. */
+/* The bytes of all units, without what devices have in any case. */
 uint64_t mt_place_bytes(const struct mt_place_problem *problem);
 
 /* What no placement of `bytes` can undercut: the number of devices in use, and with `devices` of

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 
 /* A path is sought among all sets of so many devices; with more it goes on to the nearest, and then
  * two change places while it helps. */

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "gpu/gpus.h"
 
-/* Of each number of the activations that a token crosses with, in f32. */
+/* A token crosses with its activations, and each number of them is an f32. */
 #define ACTIVATION_BYTES 4
 
 static const struct {

@@ -2,6 +2,8 @@
 /* Placing a model: an estimate tells what devices have beside weights and cache, the solver places,
  * and where an engine's rules take a split, an estimate of just that split has the last word. */
 #include <inttypes.h>
+#include <memtally/category.h>
+#include <memtally/predict.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,7 +57,7 @@ struct split_settings {
 
 /* ---- what an estimate says ---- */
 
-/* Of a device of the estimate, by what it is for. */
+/* What the estimate says of a device, by what the bytes are for. */
 struct said {
     uint64_t chain; /* weights and cache */
     uint64_t all;

@@ -61,9 +61,9 @@ void mt_placement_destroy(struct mt_placement *placement)
     free(made);
 }
 
-/* Of `all` experts with `weight` in sum `used` are drawn one after the other: the chance that none
- * is among `some`, which have `their` weight. What was drawn is taken to have had the mean weight
- * of those beside them, which is exact where all are used alike. */
+/* A token draws `used` of `all` experts one after the other; `weight` is the weight of all. Returns
+ * the chance that it draws none of `some`, which have `their` weight. What was drawn is taken to
+ * have had the mean weight of those beside them, which is exact where all are used alike. */
 static double chance_of_none(uint32_t all, double weight, uint32_t used, uint32_t some,
                              double their)
 {
@@ -139,7 +139,7 @@ static double count_crossings(const struct mt_place_problem *problem,
            (problem->output_is_input && made->unit_device[0] != made->unit_device[n - 1]);
 }
 
-/* Of the path; what routed experts cross is not known by the links. */
+/* The seconds on the links of the path. Nobody knows which links routed experts cross. */
 static double count_link_seconds(const struct mt_place_problem *problem,
                                  const struct mt_placement_made *made)
 {

@@ -25,7 +25,7 @@ static uint64_t layers_of(const struct mt_place_problem *problem)
     return layers;
 }
 
-/* Of n devices the first gets an eighth fewer layers than its even part, since it has the embedding
+/* The first of n devices gets an eighth fewer layers than its even part, since it has the embedding
  * and one layer's experts more: 14 of 32 on the first of two. */
 static uint64_t layers_before(uint64_t layers, size_t device, size_t n_devices)
 {

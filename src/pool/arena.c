@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 
 #define SLAB_BLOCKS  256
 #define FIRST_CHAINS 256

@@ -7,6 +7,7 @@
  * stream that captures. */
 #include "pool/cuda.h"
 
+#include <memtally/error.h>
 #include <stdlib.h>
 
 #include "base/error.h"

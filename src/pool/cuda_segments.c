@@ -4,6 +4,7 @@
  * stream, because it is waited for: that happens where the pool grows, and nowhere else. */
 #include "pool/cuda.h"
 
+#include <memtally/error.h>
 #include <string.h>
 
 #include "base/error.h"

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 
 _Thread_local struct mt_pool_thread mt_pool_mine __attribute__((tls_model("initial-exec")));
 
@@ -148,6 +148,69 @@ void mt_pool_front_unlock_all(void)
     pthread_mutex_unlock(&process.lock);
 }
 
+/* The calling thread's front, or NULL. */
+static struct mt_pool_front *slot_front(const struct mt_pool *pool)
+{
+    struct mt_pool_front *front = NULL;
+    for (unsigned i = 0; i < mt_pool_mine.n; i++)
+        if (mt_pool_mine.slots[i].id == pool->id)
+            front = mt_pool_mine.slots[i].front;
+    return front;
+}
+
+static void forget(struct mt_pool_front *front)
+{
+    atomic_store_explicit(&front->youngest_units, 0, memory_order_relaxed);
+    front->n_large = 0;
+    for (unsigned i = 0; i < MT_POOL_FEW; i++)
+        atomic_store_explicit(&front->large_addresses[i], 0, memory_order_relaxed);
+    for (unsigned key = 0; key < MT_POOL_CLASSES; key++)
+        atomic_store_explicit(&front->n[key], 0, memory_order_relaxed);
+}
+
+/* No block that is handed out is joined with another or cut, so that it is still there after the
+ * one before it went back. */
+static struct mt_pool_block *next_live(struct mt_pool_block *block)
+{
+    while (block && block->state != MT_POOL_LIVE)
+        block = block->next;
+    return block;
+}
+
+/* The tables tell what was with a thread, wherever between two steps that thread was. With both
+ * locks. */
+static void take_over(struct mt_pool *pool)
+{
+    struct mt_pool_front *own = slot_front(pool);
+    if (!pool->transfer && (!pool->fronts || (pool->fronts == own && !own->next)))
+        return;
+    pool->unused_fronts = NULL;
+    for (struct mt_pool_front *front = pool->fronts; front; front = front->next) {
+        forget(front);
+        if (front == own)
+            continue;
+        front->next_unused = pool->unused_fronts;
+        pool->unused_fronts = front;
+    }
+    mt_pool_transfer_forget(pool);
+    for (unsigned i = 0; i < MT_POOL_ARENAS; i++) {
+        struct mt_pool_block *block = next_live(pool->arenas[i].first);
+        while (block) {
+            struct mt_pool_block *next = next_live(block->next);
+            if (mt_pool_front_has(pool, block->address))
+                mt_pool_free_locked(pool, block->address);
+            block = next;
+        }
+    }
+}
+
+void mt_pool_front_take_over_all(void)
+{
+    for (struct mt_pool *pool = process.pools; pool; pool = pool->next)
+        take_over(pool);
+    mt_pool_front_unlock_all();
+}
+
 void mt_pool_front_finish(struct mt_pool *pool)
 {
     pthread_mutex_lock(&process.lock);
@@ -205,10 +268,7 @@ static struct mt_pool_front *make_front(struct mt_pool *pool)
 /* The calling thread's front; with `make`, a new one where it has none. */
 static struct mt_pool_front *other_front(struct mt_pool *pool, int make)
 {
-    struct mt_pool_front *front = NULL;
-    for (unsigned i = 0; i < mt_pool_mine.n; i++)
-        if (mt_pool_mine.slots[i].id == pool->id)
-            front = mt_pool_mine.slots[i].front;
+    struct mt_pool_front *front = slot_front(pool);
     if (!front && make)
         front = make_front(pool);
     if (front)

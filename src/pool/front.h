@@ -213,7 +213,7 @@ static inline int mt_pool_front_push_small(struct mt_pool *pool, uint64_t addres
 void mt_pool_front_grant(struct mt_pool *pool, struct mt_pool_front *front, unsigned key,
                          unsigned want);
 
-/* transfer.c, without the lock but the last two */
+/* transfer.c, without the lock but the last three */
 
 /* 1 where a lot of a class went from a thread that only gives back. */
 int mt_pool_transfer_give(struct mt_pool *pool, struct mt_pool_front *front, unsigned key);
@@ -227,5 +227,7 @@ void mt_pool_transfer_finish(struct mt_pool *pool);
 /* Gives all of them back to the pool. 1 where there were any. */
 int mt_pool_transfer_reclaim(struct mt_pool *pool);
 uint64_t mt_pool_transfer_bytes(struct mt_pool *pool);
+/* Makes all lots empty, whoever had one: for a process in which nobody else is left. */
+void mt_pool_transfer_forget(struct mt_pool *pool);
 
 #endif

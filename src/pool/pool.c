@@ -3,6 +3,7 @@
  * what is left when nothing has room. */
 #include "pool/front.h"
 
+#include <memtally/error.h>
 #include <stdlib.h>
 #include <time.h>
 

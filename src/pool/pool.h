@@ -160,10 +160,11 @@ int mt_pool_front_init(struct mt_pool *pool);
 /* Memory that is zero, and there where it is touched; NULL where there is none. */
 void *mt_pool_make_table(uint64_t bytes);
 void mt_pool_front_finish(struct mt_pool *pool);
-/* Takes the locks of all pools, and gives them back: about a fork, whose child then has pools of
- * its own. What other threads kept stays with the child, unused. */
+/* Takes the locks of all pools before a fork, and gives them back: in the parent, and in the child
+ * after all that other threads kept or were moving went back to the child's pools. */
 void mt_pool_front_lock_all(void);
 void mt_pool_front_unlock_all(void);
+void mt_pool_front_take_over_all(void);
 /* 1 and a block of the calling thread's own, or 0. */
 int mt_pool_front_take(struct mt_pool *pool, uint64_t bytes, uint64_t *address);
 /* 1 where the calling thread keeps the block, 0 where it does not, or MT_ENOTFOUND. */

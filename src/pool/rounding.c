@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 
 #define MB UINT64_C(1000000)
 

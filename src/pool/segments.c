@@ -3,7 +3,7 @@
  * back by whole ones. Nothing moves here; near a limit whole free segments make room. */
 #include "pool/pool.h"
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 
 #define STEP_PART 256u                 /* growth is at least this part of what is held */
 #define STEP_MOST ((uint64_t)32 << 20) /* but no more than this */

@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 
 static uint64_t pages_of(const struct mt_pool *pool, const struct mt_pool_arena *arena)
 {

@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 
 struct mt_pool_stream *mt_pool_stream_of(struct mt_pool *pool, uint64_t stream, int make)
 {

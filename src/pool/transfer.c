@@ -151,10 +151,12 @@ int mt_pool_transfer_give_large(struct mt_pool *pool, struct mt_pool_front *fron
 int mt_pool_transfer_has(struct mt_pool *pool, uint64_t key)
 {
     struct mt_pool_transfer *transfer = atomic_load_explicit(&pool->transfer, memory_order_acquire);
-    if (transfer && is_small(key))
-        return mt_pool_read(&transfer->small_bytes) != 0;
-    for (unsigned i = 0; transfer && i < LARGE_SLOTS; i++)
-        if (mt_pool_read(&transfer->large[i].n) && has_key(&transfer->large[i], key))
+    unsigned n_lots;
+    if (!transfer || (is_small(key) && !mt_pool_read(&transfer->small_bytes)))
+        return 0;
+    const struct lot *lots = lots_of(transfer, key, &n_lots);
+    for (unsigned i = 0; i < n_lots; i++)
+        if (mt_pool_read(&lots[i].n) && has_key(&lots[i], key))
             return 1;
     return 0;
 }
@@ -206,6 +208,7 @@ void mt_pool_transfer_take(struct mt_pool *pool, struct mt_pool_front *front, ui
     take_small(transfer, front, (unsigned)key);
 }
 
+/* What a thread is moving at this moment is as good as in its hands. */
 static int reclaim(struct mt_pool *pool, struct lot *lot)
 {
     uint64_t n = mt_pool_read(&lot->n);
@@ -247,4 +250,22 @@ uint64_t mt_pool_transfer_bytes(struct mt_pool *pool)
             bytes += n * bytes_of(mt_pool_read(&transfer->large[i].key));
     }
     return bytes;
+}
+
+static void forget(struct lot *lots, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++)
+        if (mt_pool_read(&lots[i].n))
+            put_lot(&lots[i], 0);
+}
+
+void mt_pool_transfer_forget(struct mt_pool *pool)
+{
+    struct mt_pool_transfer *transfer = pool->transfer;
+    if (!transfer)
+        return;
+    forget(transfer->large, LARGE_SLOTS);
+    for (unsigned key = 0; key < MT_POOL_CLASSES; key++)
+        forget(transfer->small[key], SLOTS);
+    atomic_store_explicit(&transfer->small_bytes, 0, memory_order_relaxed);
 }

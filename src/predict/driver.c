@@ -4,12 +4,15 @@
 #include "predict/driver.h"
 
 #include <inttypes.h>
+#include <memtally/category.h>
+#include <memtally/provenance.h>
 #include <stdio.h>
 #include <string.h>
 
 #include <memtally/units.h>
 
 #include "gpu/gpus.h"
+#include "predict/sheet.h"
 
 #define MIB 1048576.0
 

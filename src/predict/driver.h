@@ -4,10 +4,11 @@
 #ifndef MT_PREDICT_DRIVER_H
 #define MT_PREDICT_DRIVER_H
 
+#include <memtally/provenance.h>
 #include <memtally/settings.h>
 
 #include "gpu/law.h"
-#include "predict/sheet.h"
+#include "predict/input.h"
 
 struct mt_driver {
     struct mt_gpu_band band;
@@ -15,9 +16,9 @@ struct mt_driver {
     char formula[192];
 };
 
-/* Of device number `device`. `kernels` is the engine's key for MiB that kernels take for each
- * multiprocessor, with KEY.low, KEY.high, and KEY.more of MiB that the high end has beside; NULL
- * where none run there. */
+/* What the driver takes of device number `device`. `kernels` is the engine's key for MiB that
+ * kernels take for each multiprocessor, with KEY.low, KEY.high, and KEY.more of MiB that the high
+ * end has beside; NULL where none run there. */
 void mt_driver_of(const struct mt_engine *engine, const struct mt_predict_settings *settings,
                   size_t device, const char *kernels, struct mt_driver *driver);
 

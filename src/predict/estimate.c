@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Making an estimate: the engine's predictor writes a sheet, and the sheet becomes a tally. */
+#include <memtally/residue.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Writing terms on a sheet. Everything that a term holds lies in the sheet's arena, which the
  * estimate takes over. */
+#include <memtally/predict.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "predict/input.h"
 #include "sheet_internal.h"
 
 static char *arena_text(struct mt_sheet *sheet, const char *text)

@@ -4,27 +4,16 @@
 #define MT_PREDICT_SHEET_H
 
 #include <memtally/category.h>
-#include <memtally/model_file.h>
 #include <memtally/provenance.h>
-
-#include "engine/engine.h"
+#include <stdint.h>
 
 struct mt_estimate_pool; /* both of <memtally/predict.h> */
 struct mt_estimate_graphs;
-struct mt_predict_settings; /* <memtally/settings.h> */
 
 #define MT_HOST_PLACE (-1)
 
 /* A failed allocation is remembered and makes the estimate fail at its end. */
 struct mt_sheet;
-
-/* What a predictor works on. Settings are complete: no default is open any more. */
-struct mt_predict_input {
-    const struct mt_model *model;
-    const struct mt_model_description *d;
-    const struct mt_predict_settings *settings;
-    const struct mt_engine *engine;
-};
 
 struct mt_sheet_term {
     int place; /* MT_HOST_PLACE, or the number of a device */
@@ -73,38 +62,5 @@ void mt_sheet_bound(struct mt_sheet *sheet, int place, uint64_t low_bytes, uint6
 /* The engine would refuse to start, whatever the totals say. */
 void mt_sheet_cannot(struct mt_sheet *sheet, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-
-/* Widens a band of what was fitted or assumed, where the engine's version came after the last one
- * whose memory was read (the key "read_up_to"), by the percent of the key `unread`. Terms with
- * bounds are widened by the key "unread" when they are written; an engine that divides a budget has
- * keys of its own for the parts of it ("unread.activations"). */
-void mt_widen_unread(const struct mt_engine *engine, const char *unread, uint64_t *low,
-                     uint64_t *high);
-
-/* Refuses drafted tokens of a model that they change nothing of. Errors: MT_EARG. */
-int mt_refuse_drafting(const struct mt_model_description *d,
-                       const struct mt_predict_settings *settings, struct mt_error *error);
-
-/* The predictors, one for each kind of engine. `settings` of complete() is the caller's copy, whose
- * open fields it fills; it refuses what the engine does not know. */
-struct mt_predictor {
-    const char *engine;
-    int (*complete)(const struct mt_model *model, const struct mt_engine *engine,
-                    struct mt_predict_settings *settings, struct mt_error *error);
-    int (*predict)(const struct mt_predict_input *input, struct mt_sheet *sheet,
-                   struct mt_error *error);
-    /* The same of what the engine itself never says: the driver's context, the program's heap. NULL
-     * for an engine that cannot be rehearsed. */
-    int (*predict_unplanned)(const struct mt_predict_input *input, struct mt_sheet *sheet,
-                             struct mt_error *error);
-    int counts_encoders; /* also those that only a config.json tells of */
-};
-
-extern const struct mt_predictor mt_predict_llama_cpp; /* llama.cpp, ik_llama.cpp, ollama */
-extern const struct mt_predictor mt_predict_vllm;
-extern const struct mt_predictor mt_predict_sglang;
-extern const struct mt_predictor mt_predict_trt_llm;
-extern const struct mt_predictor mt_predict_transformers;
-extern const struct mt_predictor mt_predict_exllamav3;
 
 #endif

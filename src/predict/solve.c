@@ -5,12 +5,14 @@
  * context may let the graph allocator find a better place. So the boundary that the search finds is
  * only a candidate, and the values beyond it are looked at too. */
 #include <math.h>
+#include <memtally/model_file.h>
+#include <memtally/predict.h>
+#include <memtally/units.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <memtally/units.h>
-
 #include "base/error.h"
+#include "engine/engine.h"
 #include "sheet_internal.h"
 
 #define MIB             (UINT64_C(1) << 20)

@@ -4,9 +4,12 @@
  * plan leaves a margin free; then, where the rest has no room at all, experts of whole layers stay
  * on the host, since little is computed with each; then whole layers do. */
 #include <inttypes.h>
+#include <memtally/model_file.h>
+#include <memtally/predict.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/engine.h"
 #include "predict/fit.h"
 #include "sheet_internal.h"
 

@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 #include <memtally/units.h>
 
 #include "base/array.h"

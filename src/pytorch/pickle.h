@@ -60,7 +60,7 @@ void mt_pickle_destroy(struct mt_pickle *pickle); /* takes NULL */
 /* What was pickled. */
 const struct mt_pickle_value *mt_pickle_root(const struct mt_pickle *pickle);
 
-/* Of a dictionary the value at a key, the last one where several are; NULL where there is none, or
+/* The value at a key of a dictionary, the last one where several are; NULL where there is none, or
  * `value` is no dictionary. Looks at the last 64 keys, so that many references to one large
  * dictionary cost little. Takes NULL. */
 const struct mt_pickle_value *mt_pickle_get(const struct mt_pickle_value *value, const char *key);

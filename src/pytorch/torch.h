@@ -161,7 +161,7 @@ const struct mt_torch_asker *mt_torch_asker_at(const struct mt_torch *torch, siz
 const struct mt_torch_graph *mt_torch_graph_at(const struct mt_torch *torch, size_t index);
 /* When a process captured its last graph, 0 where it captured none. */
 uint64_t mt_torch_last_graph_ns(const struct mt_torch *torch, uint32_t pid);
-/* Of devices that a process had any memory of. */
+/* The most of each device that a process had any memory of. */
 const struct mt_torch_most *mt_torch_most_at(const struct mt_torch *torch, size_t index);
 
 /* What was left out of the traces for want of room: lines, and traces that are too long or no

@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <memtally/error.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -4,8 +4,8 @@
 
 enum { LAYERED = 0x01, CUBEMAP = 0x04, SPARSE = 0x40, DEFERRED_MAPPING = 0x80 };
 
-/* Of one channel. The normalised forms carry how many there are in their names, and as `channels`
- * too. */
+/* The bytes of one channel. The normalised forms carry how many there are in their names, and as
+ * `channels` too. */
 static uint64_t channel_bytes(int format)
 {
     switch (format) {

@@ -17,7 +17,8 @@ struct mt_device_caps;
 struct mt_capped_process;
 struct cuda_entry;
 
-/* Of the process. A forked child cannot use what its parent has of a device: it begins anew. */
+/* What the process has of capped devices. A forked child cannot use what its parent has of a
+ * device: it begins anew. */
 struct cuda_cap {
     struct mt_device_caps *caps; /* NULL: it is not held */
     int is_lost;                 /* it is held, and the file cannot be read: it has nothing */

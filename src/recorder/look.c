@@ -24,6 +24,8 @@
 #define LAG_BYTES          (512u << 10)
 #define CLOSER_FIRST_NS    1000000u
 #define CLOSER_PART        200
+#define UNSEEN_PART        2048u
+#define UNSEEN_LEAST       (128u << 10) /* by so much the kernel's own figure may be off */
 
 /* A burst of frees should not become a burst of system calls. */
 static int is_too_soon(uint64_t *last_ns)
@@ -42,8 +44,9 @@ static uint64_t allowed_ns(const struct process *process)
     return allowed > FREE_PICTURE_NS ? allowed : FREE_PICTURE_NS;
 }
 
-/* Of what a process may spend whatever its run time, pictures that differ little take no more than
- * a thirtieth of the time so far: a heap that creeps upward would have spent all of it at once. */
+/* A process may spend some time on pictures whatever its run time. Pictures that differ little take
+ * no more of it than a thirtieth of the time so far: a heap that creeps upward would have spent all
+ * of it at once. */
 static uint64_t allowed_for_steps_ns(const struct process *process)
 {
     uint64_t allowed = allowed_ns(process);
@@ -212,6 +215,14 @@ static void write_size(struct looking *looking, uint64_t resident)
     looking->is_marked = 1;
 }
 
+static void raise_to(uint64_t *highest, uint64_t bytes)
+{
+    uint64_t known = __atomic_load_n(highest, __ATOMIC_RELAXED);
+    while (bytes > known && !__atomic_compare_exchange_n(highest, &known, bytes, 1,
+                                                         __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    }
+}
+
 static void look_and_picture(struct looking *looking, uint64_t before_ns)
 {
     struct process *process = memtally_recorder.process;
@@ -219,6 +230,7 @@ static void look_and_picture(struct looking *looking, uint64_t before_ns)
     const char *directory;
     uint64_t resident = own_resident_bytes(&directory);
     __atomic_fetch_add(&process->file.header->looks, 1, __ATOMIC_RELAXED);
+    raise_to(&process->seen_bytes, resident);
     write_size(looking, resident);
     write_clock(thread);
     if (resident >= looking->least_bytes && is_affordable(process, looking->reason, resident)) {
@@ -252,16 +264,17 @@ static int get_turn(struct process *process, int is_worth_a_wait)
     return has;
 }
 
-static void look_in_turn(struct looking *looking)
+static int look_in_turn(struct looking *looking)
 {
     struct process *process = memtally_recorder.process;
     if (!get_turn(process, looking->step != 0))
-        return;
+        return 0;
     if (looking->step)
         looking->least_bytes =
             __atomic_load_n(&process->pictured_bytes, __ATOMIC_RELAXED) + looking->step;
     do_aside(look, looking);
     end_turn(&process->picture_busy);
+    return 1;
 }
 
 static void try_look(struct thread *thread, enum mt_picture_reason reason, uint64_t least_bytes)
@@ -293,9 +306,8 @@ static int may_look_closer(struct process *process)
  * highest of all programs that the process has run: one that it began with tells nothing. Linux
  * takes it from counters of which each processor keeps up to 32 pages, so that it stands still
  * while memory grows by less, and falls short after it has moved. */
-static int may_be_higher(struct process *process, uint64_t step)
+static int may_be_higher(struct process *process, uint64_t highest, uint64_t step)
 {
-    uint64_t highest = highest_so_far();
     uint64_t known = __atomic_load_n(&process->pictured_bytes, __ATOMIC_RELAXED);
     uint64_t passed = __atomic_load_n(&process->passed_bytes, __ATOMIC_RELAXED);
     if (!highest || highest == process->unseen_bytes)
@@ -307,12 +319,12 @@ static int may_be_higher(struct process *process, uint64_t step)
 
 /* Whatever the look finds, the highest size is either pictured then or gone; until then others do
  * not take it for passed, and wait with what they are about to give back. */
-static void look_above(struct thread *thread, uint64_t step)
+static void look_above(struct thread *thread, uint64_t highest, uint64_t step)
 {
     struct process *process = memtally_recorder.process;
-    uint64_t highest = highest_so_far();
     look_in_turn(&(struct looking){.thread = thread, .reason = MT_PICTURE_FALL, .step = step});
     __atomic_store_n(&process->passed_bytes, highest, __ATOMIC_RELAXED);
+    raise_to(&process->seen_bytes, highest);
 }
 
 /* An engine that gives a buffer back has done with a phase of its work, and what comes after has
@@ -348,18 +360,62 @@ static uint64_t resident_in(uintptr_t address, uint64_t length, uint64_t enough)
 }
 
 /* Falls that are small together are worth no picture: as much less is what a later one shows. */
-static int is_worth_a_look(struct process *process, uint64_t falls, uint64_t step)
+static int is_worth_a_look(uint64_t *fallen_bytes, uint64_t falls, uint64_t step)
 {
-    if (__atomic_add_fetch(&process->fallen_bytes, falls, __ATOMIC_RELAXED) < step)
+    if (__atomic_add_fetch(fallen_bytes, falls, __ATOMIC_RELAXED) < step)
         return 0;
-    __atomic_store_n(&process->fallen_bytes, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(fallen_bytes, 0, __ATOMIC_RELAXED);
     return 1;
+}
+
+/* What is about to go: so many bytes, or what is resident of as many from an address on. */
+struct fall {
+    uintptr_t address; /* 0: all of it */
+    uint64_t bytes;
+};
+
+static uint64_t falls_by(const struct fall *fall, uint64_t enough)
+{
+    return fall->address ? resident_in(fall->address, fall->bytes, enough) : fall->bytes;
+}
+
+/* A height that is worth no picture is looked at: what a report shows as the peak is the most that
+ * was seen, and without the look it would miss as much as a picture must stand above the one
+ * before. */
+static void look_without_picture(struct thread *thread, uint64_t highest, const struct fall *fall)
+{
+    struct process *process = memtally_recorder.process;
+    uint64_t seen = __atomic_load_n(&process->seen_bytes, __ATOMIC_RELAXED);
+    uint64_t part = seen / UNSEEN_PART;
+    uint64_t step = part > UNSEEN_LEAST ? part : UNSEEN_LEAST;
+    struct looking looking = {
+        .thread = thread, .reason = MT_PICTURE_FALL, .least_bytes = UINT64_MAX};
+    if (highest <= seen + step || highest == process->unseen_bytes ||
+        !is_worth_a_look(&process->slipped_bytes, falls_by(fall, step), step) ||
+        !may_look_closer(process))
+        return;
+    if (look_in_turn(&looking))
+        raise_to(&process->seen_bytes, highest);
+}
+
+/* Returns whether a picture was worth it. */
+static int look_at_fall(struct thread *thread, const struct fall *fall, uint64_t step)
+{
+    struct process *process = memtally_recorder.process;
+    uint64_t highest = highest_so_far();
+    if (may_be_higher(process, highest, step) &&
+        is_worth_a_look(&process->fallen_bytes, falls_by(fall, step), step)) {
+        look_above(thread, highest, step);
+        return 1;
+    }
+    look_without_picture(thread, highest, fall);
+    return 0;
 }
 
 /* Another thread's look is worth a wait where it would not see any more what goes here. */
 static void let_look_end(struct process *process)
 {
-    if (__atomic_load_n(&process->picture_busy, __ATOMIC_RELAXED) && get_turn(process, 1))
+    if (get_turn(process, 1))
         end_turn(&process->picture_busy);
 }
 
@@ -369,9 +425,7 @@ void look_before_fall(struct thread *thread, uint64_t bytes)
     if (memtally_recorder.is_filtered ||
         (bytes < LOOK_ALWAYS_BYTES && is_too_soon(&process->last_look_ns)))
         return;
-    uint64_t step = step_above(process);
-    if (may_be_higher(process, step) && is_worth_a_look(process, bytes, step))
-        look_above(thread, step);
+    look_at_fall(thread, &(struct fall){.bytes = bytes}, step_above(process));
 }
 
 /* A heap that was not shortened may be by the next free: a part of what was freed stands for it. */
@@ -384,21 +438,19 @@ void look_after_small_frees(struct thread *thread, uint64_t freed, uintptr_t end
         __atomic_fetch_add(&process->fallen_bytes, falls, __ATOMIC_RELAXED);
         return;
     }
-    uint64_t step = step_above(process);
-    if (may_be_higher(process, step) && is_worth_a_look(process, falls, step))
-        look_above(thread, step);
+    look_at_fall(thread, &(struct fall){.bytes = falls}, step_above(process));
 }
 
+/* What was never touched does not fall: it is no reason to look, nor to wait for a look. */
 void look_before_sure_fall(struct thread *thread, const void *address, uint64_t length)
 {
     struct process *process = memtally_recorder.process;
+    const struct fall fall = {(uintptr_t)address, length};
     if (memtally_recorder.is_filtered)
         return;
     uint64_t step = step_above(process);
-    if (may_be_higher(process, step) &&
-        is_worth_a_look(process, resident_in((uintptr_t)address, length, step), step))
-        look_above(thread, step);
-    else if (length >= step)
+    if (!look_at_fall(thread, &fall, step) &&
+        __atomic_load_n(&process->picture_busy, __ATOMIC_RELAXED) && falls_by(&fall, step) >= step)
         let_look_end(process);
 }
 

@@ -139,6 +139,8 @@ struct process {
     uint64_t pictured_bytes;     /* the highest resident size with a picture */
     uint64_t passed_bytes;       /* a higher one that had fallen before it was looked at */
     uint64_t fallen_bytes;       /* by falls since the last look that were too small for one */
+    uint64_t seen_bytes;         /* the highest resident size of any look, or gone before it */
+    uint64_t slipped_bytes;      /* as fallen_bytes, for looks without a picture */
     uintptr_t heap_end;          /* of libc's heap at its last look */
     uint64_t closer_ns;          /* spent on looks for what the kernel's figure may not show yet */
     uint64_t unseen_bytes;       /* the kernel's highest size from before this program; 0: none */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 
 #include "base/array.h"
 #include "base/crc32c.h"
@@ -94,7 +94,7 @@ static int by_stream(const void *a, const void *b)
     return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-/* Of blocks with one number the sealed one stays, else the first. */
+/* If blocks have one number, the sealed one stays, else the first. */
 static void drop_doubles(struct mt_record_file *file)
 {
     size_t n = 0;

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 
 #include "base/varint.h"
 #include "recording/blocks.h"

@@ -5,7 +5,7 @@
 #include <zstd.h>
 #include <zstd_errors.h>
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 
 #include "base/array.h"
 #include "base/crc32c.h"

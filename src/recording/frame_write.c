@@ -5,7 +5,7 @@
 #include <string.h>
 #include <zstd.h>
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 
 #include "base/array.h"
 #include "base/crc32c.h"

@@ -3,7 +3,7 @@
  * where many run at a time, each has a small window of its block only. */
 #include <stdlib.h>
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 
 #include "recording/reader.h"
 #include "recording/unpack.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Reading a recording file: blocks that nobody vouches for, to events.
  *
- * Of a file only the index of its blocks or frames is kept; events are read as they are stepped
+ * A reader keeps only the index of a file's blocks or frames. It reads events as they are stepped
  * through, so that a file may be larger than memory. A damaged block is skipped and counted; what
  * can be read is read. A file that is still being written may be read: it then holds what was there
  * when it was opened. Offsets in a packed file are those of its frames. An open file may be read

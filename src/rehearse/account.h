@@ -164,7 +164,7 @@ enum mt_account_kind {
     MT_ACCOUNT_NONE,   /* not written yet */
     MT_ACCOUNT_ALLOC,  /* a buffer; category may be refined by a later USAGE */
     MT_ACCOUNT_FREE,   /* `object` of an earlier ALLOC by the same process */
-    MT_ACCOUNT_USAGE,  /* `category` of `object` is now known; or its address, in `free_bytes` */
+    MT_ACCOUNT_USAGE,  /* `category` of `object` is now known; or its `address` */
     MT_ACCOUNT_REFUSE, /* an allocation that does not fit; `bytes` asked, `free_bytes` there */
     MT_ACCOUNT_MARK,   /* a moment: `name` ("start", "model", "context", "serving", "ready") */
     MT_ACCOUNT_NOTE,   /* a sentence for the reader, in `name` and `detail` */
@@ -192,7 +192,10 @@ struct mt_account_event {
     uint64_t time_ns; /* CLOCK_MONOTONIC */
     uint64_t object;  /* identity of the buffer in its process */
     uint64_t bytes;
-    uint64_t free_bytes;
+    union {
+        uint64_t free_bytes; /* of a REFUSE: what was there */
+        uint64_t address;    /* of a USAGE: where `object` lies; 0: it says what that is for */
+    };
     char name[48]; /* the buffer type: "CUDA0", "CPU_Mapped", "CUDA_Host" */
     char
         detail[96]; /* what it is of, as far as the engine says: "cache_k_l0 and 63 more tensors" */

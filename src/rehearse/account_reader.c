@@ -103,7 +103,7 @@ static void fill(struct mt_account_reader *reader, struct mt_noted *noted,
             raw->category < MT_CATEGORY_END ? (enum mt_category)raw->category : MT_CATEGORY_NONE,
         .flags = raw->flags,
         .bytes = raw->bytes,
-        .free_bytes = raw->free_bytes,
+        .free_bytes = raw->kind == MT_ACCOUNT_REFUSE ? raw->free_bytes : 0,
         .name = own_text(reader, raw->name, sizeof raw->name),
         .detail = own_text(reader, raw->detail, sizeof raw->detail),
     };
@@ -210,8 +210,8 @@ static void keep_told(struct mt_account_reader *reader, const struct mt_account_
 static void refine(struct mt_account_reader *reader, const struct mt_account_event *raw)
 {
     struct mt_noted *noted = noted_of(reader, raw);
-    if (noted && raw->free_bytes) {
-        noted->object = raw->free_bytes;
+    if (noted && raw->address) {
+        noted->object = raw->address;
         return;
     }
     if (!noted || (raw->bytes && raw->bytes < noted->event.bytes / 2)) {

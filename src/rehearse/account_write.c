@@ -205,7 +205,7 @@ static void write_event(const struct mt_account_event *made, const char *name, c
     event->time_ns = now_ns();
     event->object = made->object;
     event->bytes = made->bytes;
-    event->free_bytes = made->free_bytes;
+    event->address = made->address; /* or its free bytes */
     copy_text(event->name, sizeof event->name, name);
     copy_text(event->detail, sizeof event->detail, detail);
     __atomic_store_n(&event->kind, made->kind, __ATOMIC_RELEASE);
@@ -248,7 +248,7 @@ void pretend_note_mapped(uint32_t place, const void *object, uint64_t address)
     struct mt_account_event event = {.kind = MT_ACCOUNT_USAGE,
                                      .place = (uint8_t)place,
                                      .object = (uint64_t)(uintptr_t)object,
-                                     .free_bytes = address};
+                                     .address = address};
     write_event(&event, NULL, NULL);
 }
 

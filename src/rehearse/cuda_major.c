@@ -11,7 +11,8 @@
 #define MAJOR_LEAST 12
 #define MAJOR_MOST  13
 
-/* Of torch/version.py's line "cuda: Optional[str] = '12.8'"; 0: it is of none that is known. */
+/* CUDA's major version by torch/version.py's line "cuda: Optional[str] = '12.8'"; 0: it is of none
+ * that is known. */
 static int major_of(const char *path)
 {
     char line[256];

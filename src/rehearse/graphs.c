@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 #include <memtally/graphs.h>
 #include <memtally/recording.h>
 #include <memtally/tally.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Phases and figures that engines of PyTorch go through and say, and who asked for what was
  * refused. */
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 #include <memtally/rehearsal.h>
 
 #include "pytorch/torch.h"

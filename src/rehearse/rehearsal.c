@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The life of a rehearsal: the folder, the program, the waiting, the end. */
+#include <memtally/error.h>
 #include <memtally/rehearsal.h>
 
 #include <errno.h>

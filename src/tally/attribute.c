@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 #include <memtally/units.h>
 
 #include "tally/callers.h"
@@ -654,7 +654,7 @@ static void divide_heap(struct painter *painter)
     mt_claim_give(claim_at(painter, painter->heap), small, in_use);
 }
 
-/* Of what the kernel counts and nobody claims, as much as threads may be giving back. */
+/* Takes as much of what the kernel counts and nobody claims as threads may be giving back. */
 static void take_leaving(struct painter *painter)
 {
     uint64_t bytes = painter->subject->carried->beyond_bytes;

@@ -2,7 +2,7 @@
 /* Open addressing with linear probing; removal shifts the following entries back. */
 #include "tally/blocks.h"
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 #include <stdlib.h>
 
 #define EMPTY      UINT64_MAX

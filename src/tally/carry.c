@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 #include <memtally/units.h>
 
 #include "tally/extents.h"
@@ -114,8 +114,8 @@ static void take_away(struct carrier *carrier, struct mt_ranges *ranges, uint64_
     carrier->failed |= ranges->failed;
 }
 
-/* Of [low, high) what nothing was mapped over since the moment has gone. What is passed over here
- * becomes one piece: none is passed over twice. */
+/* The part of [low, high) that nothing was mapped over since the moment has gone. What is passed
+ * over here becomes one piece: none is passed over twice. */
 static void lose(struct carrier *carrier, uint64_t low, uint64_t high)
 {
     struct mt_range range;

@@ -68,7 +68,7 @@ static uint64_t steadiness(const struct mt_picture *picture, uint64_t wanted, ui
     return (is_late ? UINT64_MAX : UINT64_MAX >> 1) - (apart >> 1);
 }
 
-/* Of several the last. */
+/* Finds the steady moment; if several are as near, the last. */
 static struct mt_instant find_steady(const struct mt_recording *recording)
 {
     struct mt_instant found = {0};
@@ -185,8 +185,8 @@ static int is_better(const struct plateau *plateau, const struct mt_picture *a,
     return a->ns < b->ns;
 }
 
-/* Of the pictures of the plateau the one that shows the heap fullest; of equal ones the largest,
- * and of these the first. NULL where none shows it about as full as events say that it was. */
+/* The picture of the plateau that shows the heap fullest; of equal ones the largest, and of these
+ * the first. NULL where none shows it about as full as events say that it was. */
 static const struct mt_picture *picture_of_plateau(const struct mt_recording *recording,
                                                    const struct plateau *plateau)
 {
@@ -203,7 +203,7 @@ static const struct mt_picture *picture_of_plateau(const struct mt_recording *re
     uint64_t slack = plateau->slack_bytes + sampling_noise(recording, plateau->fullest.bytes);
     if (!found || found->tree_heap_bytes + slack >= plateau->fullest.bytes)
         return found;
-    /* Of another program it says nothing how full its heap was. */
+    /* It does not say how full the heap of another program was. */
     return recording->images[plateau->fullest.image].end_ns < found->ns ? found : NULL;
 }
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include <memtally/category.h>
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 
 #include "base/array.h"
 #include "tally/attribute.h"

@@ -4,7 +4,7 @@
 #include "tally/compare_advice.h"
 
 #include <math.h>
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 #include <memtally/model_file.h>
 #include <memtally/units.h>
 #include <stdarg.h>

@@ -4,14 +4,14 @@
 
 #include <stdlib.h>
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 
 #include "tally/forks.h"
 #include "tally/moment.h"
 #include "tally/tree.h"
 
-/* Of more processes than these each has the last size that is known, whose sum is kept: a sum for
- * each step would cost too much. */
+/* If more processes than these live, each has the last size that is known, and the sum of these is
+ * kept: a sum for each step would cost too much. */
 #define MOST_ALIVE 64u
 
 /* By the kernel's word beside its nearest picture in which it shared; of one that was never seen to

@@ -36,7 +36,7 @@ struct mt_course {
 int mt_course_init(struct mt_course *course, const struct mt_recording *recording);
 void mt_course_finish(struct mt_course *course);
 
-/* Of what a fork has at `ns` what is counted for the process that it was forked from. */
+/* The part of what a fork has at `ns` that is counted for the process that it was forked from. */
 uint64_t mt_course_shared_bytes(const struct mt_recording *recording, size_t image, uint64_t ns);
 
 /* When the next size is known; UINT64_MAX after the last. */

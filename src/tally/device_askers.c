@@ -2,7 +2,7 @@
 /* An allocation of a device is told again from its event by object and time. */
 #include "tally/device_askers.h"
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 #include <stdlib.h>
 
 #include "tally/tree.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What each process had of each device, piece by piece. */
+#include <memtally/error.h>
 #include <memtally/recording.h>
 #include <memtally/units.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
 #include "tally/device_notes.h"
 
 #include <inttypes.h>
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 #include <memtally/units.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 #include <memtally/units.h>
 
 #include "pytorch/torch.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What devices held at a time, from when their blocks and pools came and went, and what the driver
  * said. */
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 #include <memtally/units.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,7 +58,7 @@ static void add_blocks(const struct mt_devices *devices, size_t place, struct st
     }
 }
 
-/* Of one process a pool's events are in order. Returns 0 or MT_ENOMEM. */
+/* A pool's events in one process are in order. Returns 0 or MT_ENOMEM. */
 static int add_pools(const struct mt_devices *devices, size_t place, struct step *steps, size_t *n)
 {
     struct mt_table last;

@@ -2,7 +2,7 @@
 /* Devices over time, from the events of each process. Knows neither pages nor categories. */
 #include "tally/devices.h"
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -302,7 +302,7 @@ static struct mt_device_block *block_around(const struct mt_device_pass *pass, u
     return NULL;
 }
 
-/* Of the host's memory others know. */
+/* Others take the labels of the host's memory. */
 static int add_label(struct mt_device_pass *pass, const struct mt_event *event, uint64_t ns,
                      const char *name)
 {

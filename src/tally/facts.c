@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* One pass over a file's events that gathers what needs no replay: timeline, pictures, marks,
  * processes, what the machine said. */
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 #include <memtally/units.h>
 #include <stdio.h>
 #include <stdlib.h>

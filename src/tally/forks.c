@@ -8,14 +8,14 @@
 
 #include <stdlib.h>
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 #include <memtally/units.h>
 
 #include "tally/tree.h"
 
 #define SKEW_BYTES ((uint64_t)1 << 20)
 
-/* Of anonymous memory what the kernel counts for others; 0 also says that nobody shared any. Where
+/* The anonymous memory that the kernel counts for others; 0 also says that nobody shared any. Where
  * only the pages that it shares are known, half of them: what two processes have. */
 static uint64_t others_bytes(const struct mt_picture *picture)
 {
@@ -142,8 +142,8 @@ static void find_leaders(struct mt_forks *forks)
     }
 }
 
-/* Of whom nobody listed a part was counted for them: then the shares are fewer than the pages that
- * one process alone shares. */
+/* The kernel counted a part for processes that nobody listed if the shares are fewer than the pages
+ * that one process alone shares. */
 static void find_pictured(struct mt_forks *forks)
 {
     const struct mt_moment_found *found = forks->found;
@@ -224,8 +224,8 @@ static uint64_t common_pages(const struct mt_picture *a, const struct mt_picture
     return pages;
 }
 
-/* Of one that nobody saw sharing: what it has where its parent had something about when it was
- * forked. */
+/* What an image that nobody saw sharing has at addresses where its parent had something at about
+ * the time of the fork. */
 static uint64_t inherited_bytes(const struct mt_forks *forks, const struct mt_image *image,
                                 const struct mt_carried *carried)
 {

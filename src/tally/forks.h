@@ -8,7 +8,7 @@
 
 struct mt_fork {
     size_t leader; /* the family's first process, whose memory is counted in full */
-    /* Of a leader: */
+    /* What only a leader has: */
     uint64_t all_from_ns; /* all of the family that live at the moment did from here */
     uint64_t all_until_ns;
     uint64_t shares_bytes; /* the kernel's shares of what is shared, added up */

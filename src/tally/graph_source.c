@@ -2,7 +2,7 @@
 /* Devices of a recording, as a list of CUDA graphs wants them. */
 #include "tally/graph_source.h"
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 #include <memtally/units.h>
 
 #include "tally/device_rows.h"

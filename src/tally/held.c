@@ -3,7 +3,7 @@
  * passed over. Must not know of pictures or of other processes. */
 #include "tally/held.h"
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 

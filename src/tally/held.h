@@ -17,7 +17,7 @@ struct mt_held_scope {
 struct mt_held {
     uint64_t heap_bytes; /* blocks in use, those too small for events by count and sample */
     uint64_t of[MT_CATEGORY_END]; /* said to be of a category */
-    /* Of the last event: [gone_low, gone_high) went back to the system; empty where nothing did. */
+    /* [gone_low, gone_high) went back to the system with the last event; empty: nothing did. */
     uint64_t gone_low;
     uint64_t gone_high;
     uint64_t came_bytes; /* and so much came, of what is worth a look */

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 
 #include "base/bisect.h"
 #include "tally/image.h"

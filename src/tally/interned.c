@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "tally/interned.h"
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Of more threads at once the earliest are forgotten. */
+/* If more threads are at it at once, the earliest are forgotten. */
 #define MT_LEAVING_MOST 16
 
 struct mt_leaving {

@@ -5,7 +5,7 @@
 #include "base/array.h"
 #include "base/bisect.h"
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 #include <stdlib.h>
 #include <string.h>
 

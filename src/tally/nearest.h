@@ -5,10 +5,10 @@
 
 #include "tally/image.h"
 
-/* Of more pictures than these only the nearest in time are looked at. */
+/* If there are more pictures than these, only the nearest in time are looked at. */
 #define MT_NEAREST_MOST 1024u
 
-/* Of `pictures`, which are by time, the one that shows the process best at `ns`, when it had so
+/* The one of `pictures`, which are by time, that shows the process best at `ns`, when it had so
  * many bytes resident. NULL where there is none. Counts in *looked_at, unless NULL, how many were
  * looked at. */
 const struct mt_picture *mt_picture_nearest(const struct mt_picture *pictures, size_t n,

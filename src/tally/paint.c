@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "tally/paint.h"
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 #include <stdlib.h>
 
 void mt_paint_init(struct mt_paint *paint, const struct mt_maps *maps)
@@ -199,7 +199,7 @@ static int first_block(struct mt_paint *paint, uint64_t address, struct mt_range
     }
 }
 
-/* Of what was found so far and a weaker layer's range. */
+/* Puts a weaker layer's range under what was found so far. */
 static void put_under(struct mt_range *piece, int *any, const struct mt_range *range,
                       uint64_t address)
 {

@@ -40,7 +40,7 @@ int mt_paint_put(struct mt_layer *layer, uint64_t low, uint64_t high, size_t cla
  * stay as they are. Returns 0 or MT_ENOMEM. */
 int mt_paint_blocks(struct mt_paint *paint, const struct mt_blocks *blocks);
 
-/* Of a block by itself, by who allocated it. */
+/* The claim of a block by itself, by who allocated it. */
 size_t mt_paint_claim_of(const struct mt_paint *paint, const struct mt_heap_block *block);
 
 /* The first painted piece that ends above `address`, from there on: the strongest claim at its

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 
 #include "base/bisect.h"
 #include "tally/course.h"
@@ -177,7 +177,7 @@ static size_t run_above(const struct mt_picture *picture, uint64_t address, uint
     return place.first;
 }
 
-/* Of the run at `at` the bytes below `address`. */
+/* The bytes below `address` of the run at `at`. */
 static uint64_t bytes_below(const struct mt_picture *picture, size_t at, uint64_t address,
                             uint64_t page_bytes)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Opening a recording folder: which files it holds, and which process images they make. */
+#include <memtally/error.h>
 #include <memtally/recording.h>
 #include <memtally/units.h>
 
@@ -117,8 +118,8 @@ static int is_recording(const struct dirent *entry)
     return has_suffix(entry->d_name, ".mtr") || has_suffix(entry->d_name, ".mtz");
 }
 
-/* Of a file that was packed and not yet removed the packed one is taken: names sort so that it
- * comes right behind. */
+/* If a file was packed and not yet removed, the packed one is taken: names sort so that it comes
+ * right behind. */
 static int is_packed_twin(const char *name, const char *next)
 {
     size_t length = strlen(name);
@@ -263,7 +264,7 @@ static char *describe_end(const struct mt_recording *recording, const struct mt_
     return strdup(text);
 }
 
-/* Of a process whose end nobody saw, the last that is known of it. */
+/* If nobody saw a process end, takes the last that is known of it. */
 static void find_end(const struct mt_recording *recording, struct mt_image *image)
 {
     int ended = image->end_how || (image->file && image->file->header.end_kind == MT_END_EXIT);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 
 #include "base/array.h"
 #include "base/varint.h"
@@ -394,7 +394,7 @@ static int add_sample(struct mt_replay *replay, const struct mt_event *event)
     return add_block(replay, &replay->samples, event);
 }
 
-/* Of a small block nothing else tells how far it went. */
+/* Nothing else tells how far a small block went. */
 static void clear_label_of_block(struct mt_replay *replay, uint64_t address)
 {
     struct mt_range range;

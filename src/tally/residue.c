@@ -5,6 +5,7 @@
  * there shows a wrong rule or a wrong setting; learnt as a number it would spoil every other
  * context and model. So they have no way into a residue. */
 #include <memtally/compare.h>
+#include <memtally/residue.h>
 #include <string.h>
 
 #include "tally/compare.h"

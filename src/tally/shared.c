@@ -3,7 +3,7 @@
 #include "tally/shared.h"
 #include "base/array.h"
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 #include <stdlib.h>
 
 void mt_shared_pages_finish(struct mt_shared_pages *seen)

@@ -2,6 +2,7 @@
 /* Live bytes by call stack at a moment, of the host and of devices, with the names of the
  * functions. */
 #include <inttypes.h>
+#include <memtally/error.h>
 #include <memtally/recording.h>
 #include <memtally/tally.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 /* Open addressing with linear probing; removal shifts the following entries back. */
 #include "tally/table.h"
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 #include <stdlib.h>
 
 #include "base/invariant.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Making a tally of a recording: choosing the moment, carrying each process to it, and
  * putting the claims into rows. */
+#include <memtally/error.h>
 #include <memtally/tally.h>
 #include <memtally/units.h>
 

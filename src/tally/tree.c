@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 
 #include "base/bisect.h"
 
@@ -22,8 +22,8 @@ static int is_fork(const struct mt_image *image)
     return image->file && image->file->header.flags & MT_FILE_FORKED;
 }
 
-/* Of a process without a file: its start, which is known no better than to START_STEP_NS, or when
- * it was first seen. */
+/* When a process without a file was born: its start, which is known no better than to
+ * START_STEP_NS, or when it was first seen. */
 static uint64_t born_ns(const struct mt_image *image)
 {
     uint64_t ns = image->start_ns + START_STEP_NS;
@@ -63,8 +63,8 @@ static const struct mt_image *image_mapped_in(const struct mt_recording *recordi
     return found;
 }
 
-/* Of a process that had ended when it was looked at the kernel has its name left, in brackets: what
- * the last part of the program's path begins with. */
+/* If a process had ended when it was looked at, the kernel has its name left, in brackets: what the
+ * last part of the program's path begins with. */
 static int is_name_of(const char *command, const char *name)
 {
     const char *space = strchr(command, ' ');
@@ -139,8 +139,8 @@ static void find_earliest(const struct mt_recording *recording, uint64_t *earlie
     }
 }
 
-/* Of the images that the parent process had, the last that began before the fork: a child may write
- * its first event when its parent has called exec already. */
+/* The last image of the parent process that began before the fork: a child may write its first
+ * event when its parent has called exec already. */
 static const struct mt_image *parent_of_recorded(const struct mt_recording *recording,
                                                  const uint64_t *earliest,
                                                  const struct mt_image *image)

@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 #include <memtally/units.h>
 
 #include "base/array.h"
@@ -71,7 +71,7 @@ static int by_pid(const void *a, const void *b)
     return x->seen.pid < y->seen.pid ? -1 : x->seen.pid > y->seen.pid;
 }
 
-static struct watched *find(struct mt_run *run, pid_t pid)
+struct watched *mt_watch_find(struct mt_run *run, pid_t pid)
 {
     const struct watched wanted = {.seen = {.pid = pid}};
     if (!run->n_processes)
@@ -230,6 +230,7 @@ void mt_watch_judge(struct mt_run *run, struct watched *process, uint64_t now_ns
     struct mt_process seen;
     enum mt_outside_reason reason = run->is_attached ? MT_OUTSIDE_ATTACHED : MT_OUTSIDE_NOT_LOADED;
     if (mt_process_read(&run->host, process->seen.pid, &seen, NULL) < 0 ||
+        seen.start_ticks != process->seen.start_ticks ||
         (seen.state == 'Z' && process->reader == process->seen.pid))
         return; /* its end is taken soon */
     process->seen = seen;
@@ -293,7 +294,19 @@ static void remove_at(struct mt_run *run, size_t i)
     run->n_processes--;
 }
 
-static void add(struct mt_run *run, const struct mt_process *seen, uint64_t now_ns)
+void mt_watch_take_out(struct mt_run *run, size_t i)
+{
+    judge_ended(run, &run->processes[i]);
+    write_end(run, run->processes[i].seen.pid, NULL);
+    remove_at(run, i);
+}
+
+void mt_watch_sort(struct mt_run *run)
+{
+    qsort(run->processes, run->n_processes, sizeof *run->processes, by_pid);
+}
+
+void mt_watch_add(struct mt_run *run, const struct mt_process *seen, uint64_t now_ns)
 {
     if (mt_array_reserve(run->processes, run->n_processes, run->processes_capacity, 64) < 0)
         return; /* it is seen again at the next look */
@@ -306,8 +319,7 @@ static void add(struct mt_run *run, const struct mt_process *seen, uint64_t now_
     };
 }
 
-/* Another program has taken the process over: who it is must be said anew. */
-static void note_exec(struct mt_run *run, struct watched *process, uint64_t now_ns)
+void mt_watch_note_exec(struct mt_run *run, struct watched *process, uint64_t now_ns)
 {
     uint64_t program = process->judged ? program_of(run, process->seen.pid) : 0;
     if (!program || !process->program || program == process->program)
@@ -332,14 +344,14 @@ static void mark_the_living(struct mt_run *run, uint64_t now_ns, size_t *n_new)
             continue;
         size_t all = run->n_processes;
         run->n_processes = known; /* those are sorted */
-        struct watched *process = find(run, seen->pid);
+        struct watched *process = mt_watch_find(run, seen->pid);
         run->n_processes = all;
         if (process && process->seen.start_ticks == seen->start_ticks) {
             process->seen = *seen;
             process->alive = 1;
-            note_exec(run, process, now_ns);
+            mt_watch_note_exec(run, process, now_ns);
         } else {
-            add(run, seen, now_ns);
+            mt_watch_add(run, seen, now_ns);
         }
     }
     *n_new = run->n_processes - known;
@@ -381,7 +393,7 @@ void mt_watch_tree(struct mt_run *run, uint64_t now_ns)
     }
     run->n_processes = kept;
     if (n_new)
-        qsort(run->processes, run->n_processes, sizeof *run->processes, by_pid);
+        mt_watch_sort(run);
 }
 
 /* Whether a child of ours has ended; what there is to see of it is taken before its end is. */
@@ -411,7 +423,7 @@ static int reap_one(struct mt_run *run, pid_t pid, struct watched *process)
 void mt_watch_reap(struct mt_run *run)
 {
     if (run->is_attached) {
-        run->ended = !find(run, run->pid);
+        run->ended = !mt_watch_find(run, run->pid);
         return;
     }
     for (size_t i = run->n_processes; i-- > 0;) {
@@ -422,6 +434,6 @@ void mt_watch_reap(struct mt_run *run)
             remove_at(run, i);
     }
     /* Without a /proc there is no list. */
-    if (!run->ended && !find(run, run->pid))
+    if (!run->ended && !mt_watch_find(run, run->pid))
         reap_one(run, run->pid, NULL);
 }

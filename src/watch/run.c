@@ -99,6 +99,8 @@ static void destroy(struct mt_run *run)
     if (run->pidfd >= 0)
         close(run->pidfd);
     mt_process_list_finish(&run->tree);
+    mt_process_numbers_finish(&run->numbers);
+    mt_process_numbers_finish(&run->numbers_now);
     mt_process_list_finish(&run->strangers);
     mt_table_finish(&run->strange);
     free(run->processes);
@@ -158,7 +160,7 @@ static uint64_t own_peak_bytes(void)
     return (uint64_t)usage.ru_maxrss * 1024 + 256 * 1024;
 }
 
-/* Of a run that could not start. */
+/* Removes what was made for a run that could not start. */
 static void leave_nothing(const struct mt_run *run)
 {
     if (run->file.header)

@@ -31,6 +31,8 @@
 #define FIRST_NS_PER_MIB   30000u
 #define PICTURE_BASE_NS    300000u
 #define TEXT_BYTES         8192
+#define PART               64u         /* of a large tree, that a look at sizes looks at */
+#define LARGE_REST_NS      1000000000u /* after a look at the whole of a tree */
 #define ROLLUP_MOST_BYTES  ((uint64_t)256 << 20) /* which take Linux 4 ms at most */
 
 static void write_sample(struct mt_run *run, struct watched *process, uint64_t now_ns)
@@ -124,13 +126,17 @@ static uint64_t stack_of(const struct mt_run *run, const struct watched *process
 
 /* Whether another process of the tree may share memory with it by a fork. Only then smaps_rollup is
  * worth its price: the kernel holds the lock of the mappings for as long as it looks through the
- * largest of them. */
+ * largest of them. The others' stacks are those of the last look at the tree. */
 static int has_fork(const struct mt_run *run, const struct watched *process)
 {
     uint64_t stack = run->n_processes > 1 ? stack_of(run, process) : 1;
-    for (size_t i = 0; stack && i < run->n_processes; i++)
-        if (&run->processes[i] != process && stack_of(run, &run->processes[i]) == stack)
+    for (size_t i = 0; stack && i < run->n_processes; i++) {
+        const struct watched *other = &run->processes[i];
+        uint64_t theirs =
+            other->reader == other->seen.pid ? other->seen.stack_start : stack_of(run, other);
+        if (other != process && theirs == stack)
             return 1;
+    }
     return stack == 0;
 }
 
@@ -143,8 +149,12 @@ static void rest(void)
 static void take_picture(struct mt_run *run, struct watched *process)
 {
     char directory[32];
+    struct mt_process seen;
     struct mt_picture_result result;
     uint64_t begun_ns = mt_thread_cpu_ns(); /* who has forked is asked of all processes */
+    if (mt_process_read(&run->host, process->seen.pid, &seen, NULL) < 0 ||
+        seen.start_ticks != process->seen.start_ticks)
+        return; /* it has ended, and another may have its number; its end is taken soon */
     snprintf(directory, sizeof directory, "/proc/%d", (int)process->reader);
     const struct mt_picture_request request = {
         .process_directory = directory,
@@ -179,13 +189,15 @@ static void look_at_process(struct mt_run *run, struct watched *process, uint64_
         resident = mt_process_resident_bytes(&run->host, process->reader);
     }
     process->resident_bytes = resident == MT_UNKNOWN ? 0 : resident;
+    process->looked_ns = now_ns;
+    process->changed = 0;
     if (!process->resident_bytes)
         return;
     if (!process->judged && (run->is_attached || now_ns - process->since_ns >= JUDGE_AFTER_NS))
         mt_watch_judge(run, process, now_ns);
-    int has_changed = apart(resident, process->sampled_bytes) > resident / 256;
-    run->has_changed |= has_changed;
-    if (has_changed || now_ns - process->sampled_ns >= SAMPLE_AT_LEAST_NS)
+    process->changed = apart(resident, process->sampled_bytes) > resident / 256;
+    run->has_changed |= process->changed;
+    if (process->changed || now_ns - process->sampled_ns >= SAMPLE_AT_LEAST_NS)
         write_sample(run, process, now_ns);
     if (is_due(run, process, now_ns) && within_budget(run, process, now_ns))
         take_picture(run, process);
@@ -198,14 +210,53 @@ void mt_watch_picture_the_rest(struct mt_run *run)
             take_picture(run, &run->processes[i]);
 }
 
-static void look_at_processes(struct mt_run *run, uint64_t now_ns)
+/* The first whose number comes after that of the last one whose turn it was. */
+static size_t next_in_turn(const struct mt_run *run)
+{
+    size_t i = 0;
+    while (i < run->n_processes && run->processes[i].seen.pid <= run->turn)
+        i++;
+    return i < run->n_processes ? i : 0;
+}
+
+/* Looks at those of a large tree that changed when they were last looked at or have just come, as
+ * far as they are no more than a part, and at a part of all, in turn. So a process that grows is
+ * looked at in each look, and none is forgotten. */
+static void look_at_part(struct mt_run *run, uint64_t now_ns)
+{
+    size_t n = run->n_processes;
+    size_t first = next_in_turn(run);
+    size_t looked = 0;
+    for (size_t i = 0; i < n && looked < PART; i++) {
+        struct watched *process = &run->processes[(first + i) % n];
+        if (!process->changed && process->judged)
+            continue;
+        look_at_process(run, process, now_ns);
+        looked++;
+    }
+    for (size_t i = 0; i < PART; i++) {
+        struct watched *process = &run->processes[(first + i) % n];
+        mt_watch_note_exec(run, process, now_ns);
+        if (process->looked_ns != now_ns)
+            look_at_process(run, process, now_ns);
+        run->turn = process->seen.pid;
+    }
+}
+
+static void look_at_all(struct mt_run *run, uint64_t now_ns)
+{
+    for (size_t i = 0; i < run->n_processes; i++)
+        look_at_process(run, &run->processes[i], now_ns);
+}
+
+static void look_at_processes(struct mt_run *run, uint64_t now_ns,
+                              void (*look)(struct mt_run *run, uint64_t now_ns))
 {
     uint64_t sum = 0;
     run->has_changed = 0;
-    for (size_t i = 0; i < run->n_processes; i++) {
-        look_at_process(run, &run->processes[i], now_ns);
+    look(run, now_ns);
+    for (size_t i = 0; i < run->n_processes; i++)
         sum += run->processes[i].resident_bytes;
-    }
     if (sum > run->peak_resident_bytes)
         run->peak_resident_bytes = sum;
 }
@@ -217,7 +268,7 @@ void mt_watch_last_sizes(struct mt_run *run)
     for (size_t i = 0; i < run->n_processes; i++)
         if (now_ns - run->processes[i].sampled_ns >= SAMPLE_EVERY_NS)
             run->processes[i].sampled_ns = 0;
-    look_at_processes(run, now_ns);
+    look_at_processes(run, now_ns, look_at_all);
 }
 
 static void write_file(struct mt_run *run, enum mt_machine_text kind, const char *path)
@@ -277,25 +328,57 @@ void mt_watch_machine(struct mt_run *run)
     write_text(run, MT_MACHINE_OTHERS, text);
 }
 
-static void look_at_tree(struct mt_run *run, uint64_t now_ns)
+static void look_at_arrivals(struct mt_run *run, uint64_t now_ns)
 {
     uint64_t cpu_ns = mt_thread_cpu_ns();
+    mt_watch_arrivals(run, now_ns);
+    cpu_ns = mt_thread_cpu_ns() - cpu_ns;
+    run->next_arrivals_ns =
+        now_ns + mt_watch_apart_ns(TREE_EVERY_NS, cpu_ns, MT_WATCH_TREE_REST_TIMES);
+}
+
+static void look_at_attached_tree(struct mt_run *run, uint64_t now_ns)
+{
+    int was_large = run->next_arrivals_ns != UINT64_MAX;
+    if (was_large) /* also at the first look: who comes during the look is not to be missed */
+        look_at_arrivals(run, now_ns);
+    uint64_t cpu_ns = mt_thread_cpu_ns();
     mt_watch_tree(run, now_ns);
-    uint64_t took_ns = mt_monotonic_ns() - now_ns;
-    uint64_t times = run->is_attached ? MT_WATCH_TREE_REST_TIMES : 50;
-    uint64_t cost_ns = run->is_attached ? mt_thread_cpu_ns() - cpu_ns : took_ns;
-    run->next_tree_ns = now_ns + mt_watch_apart_ns(TREE_EVERY_NS, cost_ns, times);
+    cpu_ns = mt_thread_cpu_ns() - cpu_ns;
+    uint64_t rest_ns = mt_watch_apart_ns(TREE_EVERY_NS, cpu_ns, MT_WATCH_TREE_REST_TIMES);
+    int is_large = rest_ns > LARGE_REST_NS;
+    if (!is_large || !was_large) {
+        run->numbers.n = 0; /* they are noted anew */
+        run->next_arrivals_ns = is_large ? now_ns : UINT64_MAX;
+    }
+    run->next_tree_ns =
+        now_ns +
+        (is_large ? mt_watch_apart_ns(TREE_EVERY_NS, cpu_ns, MT_WATCH_WHOLE_REST_TIMES) : rest_ns);
+}
+
+static void look_at_tree(struct mt_run *run, uint64_t now_ns)
+{
+    if (run->is_attached) {
+        look_at_attached_tree(run, now_ns);
+        return;
+    }
+    mt_watch_tree(run, now_ns);
+    run->next_tree_ns = now_ns + mt_watch_apart_ns(TREE_EVERY_NS, mt_monotonic_ns() - now_ns, 50);
 }
 
 static void look_at_sizes(struct mt_run *run, uint64_t now_ns)
 {
     uint64_t pictures_ns = run->picture_spent_ns;
     uint64_t cpu_ns = mt_thread_cpu_ns();
-    look_at_processes(run, now_ns);
+    int is_large = run->is_attached && run->n_processes > PART;
+    int is_first = !run->next_sample_ns;
+    look_at_processes(run, now_ns, is_large && !is_first ? look_at_part : look_at_all);
     cpu_ns = mt_thread_cpu_ns() - cpu_ns;
     pictures_ns = run->picture_spent_ns - pictures_ns; /* have a share of their own */
-    run->next_sample_ns =
-        now_ns + sample_apart_ns(run, cpu_ns > pictures_ns ? cpu_ns - pictures_ns : 0);
+    cpu_ns = cpu_ns > pictures_ns ? cpu_ns - pictures_ns : 0;
+    if (is_large && is_first) /* which comes once */
+        cpu_ns = cpu_ns / run->n_processes * PART;
+    run->next_sample_ns = now_ns + sample_apart_ns(run, cpu_ns);
 }
 
 static void look_at_machine(struct mt_run *run, uint64_t now_ns)
@@ -315,6 +398,8 @@ void mt_watch_look(struct mt_run *run, uint64_t now_ns)
 {
     if (now_ns >= run->next_tree_ns)
         look_at_tree(run, now_ns);
+    else if (run->is_attached && now_ns >= run->next_arrivals_ns)
+        look_at_arrivals(run, now_ns);
     if (now_ns >= run->next_sample_ns)
         look_at_sizes(run, now_ns);
     if (now_ns >= run->gpus.next_ns)
@@ -326,5 +411,7 @@ void mt_watch_look(struct mt_run *run, uint64_t now_ns)
 uint64_t mt_watch_next_ns(const struct mt_run *run)
 {
     uint64_t next_ns = at_most(run->next_tree_ns, run->next_sample_ns);
+    if (run->is_attached)
+        next_ns = at_most(next_ns, run->next_arrivals_ns);
     return at_most(next_ns, at_most(run->gpus.next_ns, run->next_machine_ns));
 }

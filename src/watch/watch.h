@@ -26,13 +26,16 @@ enum mt_outside_reason {
     MT_OUTSIDE_NOT_ALLOWED = 6
 };
 
-/* Of processes that we attached to, looks of each kind rest so many times as long as the last one
- * took a processor. With pictures all of them take less than 1 %. */
-#define MT_WATCH_SAMPLE_REST_TIMES  1000u
-#define MT_WATCH_TREE_REST_TIMES    500u
-#define MT_WATCH_MACHINE_REST_TIMES 1000u
-#define MT_WATCH_GPUS_REST_TIMES    1000u
-#define MT_WATCH_ATTACHED_SHARE     0.004 /* of pictures, where nothing else is said */
+/* Between two looks of a kind at processes that we attached to is a rest, so many times as long as
+ * the last look took a processor. With pictures all of them take 0.47 % of one: a process on the
+ * same processor loses up to as much again, because what it had in the caches is gone
+ * (bench_attach). */
+#define MT_WATCH_SAMPLE_REST_TIMES  2000u
+#define MT_WATCH_TREE_REST_TIMES    2000u
+#define MT_WATCH_WHOLE_REST_TIMES   8000u /* looks at who is in a large tree */
+#define MT_WATCH_MACHINE_REST_TIMES 4000u
+#define MT_WATCH_GPUS_REST_TIMES    4000u
+#define MT_WATCH_ATTACHED_SHARE     0.003 /* of pictures, where nothing else is said */
 
 #define MT_WATCH_GPUS          32u
 #define MT_WATCH_GPUS_EVERY_NS 100000000u
@@ -72,11 +75,13 @@ struct watched {
     uint64_t high_water_bytes;
     uint64_t pictured_bytes;
     uint64_t pictured_ns;
-    int replaced; /* it has called exec since it was first judged */
-    int recorded; /* the recorder writes a file for it */
-    int judged;   /* `recorded` is settled and written */
-    int alive;    /* in the look at the tree that is under way */
-    int has_cuda; /* it has loaded CUDA's driver */
+    uint64_t looked_ns; /* when its size was last looked at */
+    int changed;        /* its size had then */
+    int replaced;       /* it has called exec since it was first judged */
+    int recorded;       /* the recorder writes a file for it */
+    int judged;         /* `recorded` is settled and written */
+    int alive;          /* in the look at the tree that is under way */
+    int has_cuda;       /* it has loaded CUDA's driver */
 };
 
 struct mt_run {
@@ -104,7 +109,9 @@ struct mt_run {
     uint64_t next_sample_ns;
     uint64_t sample_apart_ns; /* of an attached tree */
     int has_changed;          /* a process of it, at the last look at sizes */
+    int turn;                 /* the number of the last process whose turn it was */
     uint64_t next_tree_ns;
+    uint64_t next_arrivals_ns; /* UINT64_MAX: the tree is small */
     uint64_t next_machine_ns;
     uint64_t machine_ns; /* when it was last looked at */
     uint64_t picture_spent_ns;
@@ -112,6 +119,8 @@ struct mt_run {
     uint64_t peak_resident_bytes;
     uint64_t own_peak_bytes; /* ours when the program was started, which the kernel counts for it */
     struct mt_process_list tree;
+    struct mt_process_numbers numbers; /* of all processes, at the last look for arrivals */
+    struct mt_process_numbers numbers_now;
     struct mt_process_list strangers; /* children that the caller had before the run */
     struct mt_table strange;          /* process ids of theirs, while the tree is looked at */
     struct watched *processes;        /* by process id */
@@ -172,6 +181,23 @@ void mt_watch_note_strangers(struct mt_run *run);
 
 /* Looks who is in the tree. */
 void mt_watch_tree(struct mt_run *run, uint64_t now_ns);
+
+/* Who has come to a large tree and who has gone between two looks at the whole (arrivals.c). The
+ * first call only notes who is there. */
+void mt_watch_arrivals(struct mt_run *run, uint64_t now_ns);
+
+/* Takes a process into the tree, behind those that are sorted; mt_watch_sort() follows. */
+void mt_watch_add(struct mt_run *run, const struct mt_process *seen, uint64_t now_ns);
+void mt_watch_sort(struct mt_run *run);
+
+/* If another program has taken the process over, it is judged anew. */
+void mt_watch_note_exec(struct mt_run *run, struct watched *process, uint64_t now_ns);
+
+/* Says the end of the i-th process and takes it out. */
+void mt_watch_take_out(struct mt_run *run, size_t i);
+
+/* The process of this number in the tree, or NULL. */
+struct watched *mt_watch_find(struct mt_run *run, pid_t pid);
 
 /* A thread of a process whose first thread has ended; the process itself where there is none. */
 pid_t mt_watch_living_thread(const struct mt_run *run, pid_t pid);

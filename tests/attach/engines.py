@@ -19,6 +19,7 @@ import tempfile
 import time
 
 import container_engines
+import ports
 import tap
 
 CONFIG = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 576, "num_hidden_layers": 8, "num_attention_heads": 9,
@@ -70,7 +71,7 @@ def child_of(pid):
 
 
 def options_of(words, folder):
-    """Of this machine's files the container has what the server needs, and it is preloaded as all of the rehearsal is, which knows processes
+    """The container has such of this machine's files as the server needs, and it is preloaded as all of the rehearsal is, which knows processes
     by the machine's numbers."""
     base = subprocess.run([words[0], "-c", "import sys; print(sys.prefix, sys.base_prefix)"], capture_output=True, text=True, check=True).stdout.split()
     options = ["--network", "none", "--pid", "host", "--shm-size", "1g", "--env-host", "-v", f"{tempfile.gettempdir()}:{tempfile.gettempdir()}"]
@@ -116,13 +117,6 @@ def beside():
         machine.close()
 
 
-def free_port():
-    import socket  # pylint: disable=import-outside-toplevel
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
-
-
 def rows(document):
     """Bytes of weights and cache of all devices."""
     sums = {}
@@ -154,7 +148,7 @@ def attach_to(memtally, name, python, folder, program):
     os.makedirs(model)
     with open(os.path.join(model, "config.json"), "w", encoding="ascii") as file:
         json.dump(CONFIG, file)
-    port = str(free_port())
+    port = str(ports.free_port())
     words = [model if word == "MODEL" else word for word in MODULES[name]]
     environment = dict(os.environ, MEMTALLY=memtally, FOLDER=folder, PORT=port, READY=READY[name], LOOPBACK=LOOPBACK, TEMPORARY=tempfile.gettempdir(), HF_HUB_OFFLINE="1",
                        VLLM_NO_USAGE_STATS="1", WORDS=shlex.join([python, *words, "--host", "127.0.0.1", "--port", port]))

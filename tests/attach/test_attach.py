@@ -137,7 +137,7 @@ def test_children_count_and_we_do_not():
         assert len(document["processes"]) == 2, document
         place = host(document)
         assert adds_up(place)
-        # Of the pages that the fork shares, 32 MiB, each is counted once; the child has 32 more.
+        # Each of the pages that the fork shares, 32 MiB, is counted once; the child has 32 more.
         assert 64 * MIB <= place["total_resident_bytes"] < 72 * MIB, place
     mine = attached(os.getpid())
     assert not [process for process in mine["processes"] if "memtally attach" in process["command"]], mine
@@ -277,6 +277,14 @@ def test_secrets_are_neither_kept_nor_shown():
     assert SECRET not in done.stdout and "--token=[hidden]" in done.stdout
 
 
+def test_a_login_in_the_name_of_a_servers_model_is_not_shown():
+    place = f"https://user:{SECRET}@hub/model"
+    for arguments, environment in (["-m", place], {}), ([], {"LLAMA_ARG_MODEL": place}):
+        with server("llama-server", "good", "{}", *arguments, env=dict(os.environ, **environment)) as (process, _):
+            document = attach("--json", "--no-endpoint", process.pid)
+            assert SECRET not in document.stdout and "https://[hidden]@hub/model" in document.stdout, document
+
+
 def test_what_cannot_be_attached_to_is_said():
     with subprocess.Popen(["true"]) as ended:
         os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
@@ -331,12 +339,12 @@ server.serve_forever()
 
 
 @contextlib.contextmanager
-def server(name, *arguments):
+def server(name, *arguments, **settings):
     """A program of that name with an endpoint; gives its process and its port."""
     program = os.path.join(FOLDER, name)
     with open(program, "w", encoding="ascii") as file:
         file.write(SERVER)
-    with subprocess.Popen([sys.executable, program, *arguments], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+    with subprocess.Popen([sys.executable, program, *arguments], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, **settings) as process:
         try:
             yield process, int(process.stdout.readline())
         finally:

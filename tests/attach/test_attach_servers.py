@@ -7,12 +7,13 @@ import contextlib
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
+import time
 import urllib.request
 
+import ports
 import tap
 
 MEMTALLY = os.environ["MEMTALLY"]
@@ -20,6 +21,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 FOLDER = tempfile.mkdtemp(prefix="memtally-attach-servers-")
 MIB = 1 << 20
 SECRET = "swordfish"
+CACHE = os.path.join(FOLDER, "cache")
 CONFIG = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 256, "num_hidden_layers": 4, "intermediate_size": 512,
           "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 4096, "tie_word_embeddings": False, "torch_dtype": "bfloat16",
           "max_position_embeddings": 4096}
@@ -39,12 +41,12 @@ def model():
 
 
 @contextlib.contextmanager
-def server(*words, **environment):
-    """A server that is started by these words; gives its process, its port and its child's process id."""
+def server(*words, before=(), **environment):
+    """A server that is started by these words, by way of those before; gives its process, its port and its child's process id."""
     program = os.path.join(FOLDER, words[0])
     shutil.copy(os.path.join(HERE, "server.py"), program)
     settings = {name: value if isinstance(value, str) else json.dumps(value) for name, value in environment.items()}
-    with subprocess.Popen([sys.executable, program, *words[1:]], env=dict(os.environ, **settings), stdin=subprocess.PIPE,
+    with subprocess.Popen([*before, sys.executable, program, *words[1:]], env=dict(os.environ, **settings), stdin=subprocess.PIPE,
                           stdout=subprocess.PIPE) as process:
         try:
             port, child = map(int, process.stdout.readline().split())
@@ -101,6 +103,61 @@ def test_vllms_blocks_times_the_bytes_of_one():
     assert document["settings"]["context_tokens"] == 512 and document["model"]["path"] == model(), document
 
 
+# A cache of models that nobody sees but the server: the folder is empty for all others.
+APART = """
+set -e
+mount -t tmpfs none "$APART"
+mkdir -p "$APART/hub/models--org--small/refs" "$APART/hub/models--org--small/snapshots/1"
+printf 1 >"$APART/hub/models--org--small/refs/main"
+cp "$MODEL/config.json" "$APART/hub/models--org--small/snapshots/1"
+exec "$@"
+"""
+
+
+@contextlib.contextmanager
+def server_apart(**cache):
+    """vLLM that serves a model of such a cache; gives its process."""
+    unshare = ["unshare", "--user", "--map-root-user", "--mount"]
+    if subprocess.run([*unshare, "mount", "-t", "tmpfs", "none", "/mnt"], stderr=subprocess.DEVNULL, check=False).returncode:
+        raise tap.Skip("no files of one's own may be mounted here")
+    answers = vllm()
+    answers["/v1/models"]["data"][0]["root"] = "org/small"
+    os.makedirs(CACHE, exist_ok=True)
+    with server("vllm", "serve", "org/small", before=[*unshare, "sh", "-c", APART, "sh"], ANSWERS=answers, MIB=64, APART=CACHE,
+                MODEL=model(), **cache) as (process, _, _):
+        yield process
+    assert not os.listdir(CACHE)
+
+
+def test_a_model_is_read_among_the_files_that_its_server_sees():
+    for cache in {"HF_HOME": CACHE}, {"HUGGINGFACE_HUB_CACHE": CACHE + "/hub"}:
+        with server_apart(**cache) as process:
+            rows = host(answered(process.pid))
+        assert figure(rows["kv_cache"]) == (1000 * 16 * TOKEN, "derived"), rows
+        assert figure(rows["weights"]) == (WEIGHTS + ROTARY, "derived"), rows
+
+
+def has_begun_to_watch(folder):
+    """The machine is looked at when memtally attaches, and again once it has read of the server what it reads."""
+    with contextlib.suppress(FileNotFoundError), open(os.path.join(folder, "watch.mtr"), "rb") as file:
+        return file.read(1 << 22).count(b"resident_bytes ") >= 2
+    return False
+
+
+def test_the_model_of_a_server_that_ends_while_it_is_watched_is_known():
+    """Its number may be another process's at the end, and its files are gone."""
+    with server_apart(HF_HOME=CACHE) as process, tempfile.TemporaryDirectory(dir=FOLDER) as folder:
+        words = [MEMTALLY, "attach", "--json", "--no-endpoint", "--for", "1h", "-o", folder, str(process.pid)]
+        with subprocess.Popen(words, stdout=subprocess.PIPE) as watcher:
+            while watcher.poll() is None and not has_begun_to_watch(folder):
+                time.sleep(0.01)
+            process.stdin.close()
+            process.wait(60)
+            document = json.loads(watcher.communicate(timeout=120)[0])
+    weights = host(document)["weights"]
+    assert figure(weights)[1] == "derived" and WEIGHTS <= weights["resident_bytes"] <= WEIGHTS + 2 * ROTARY, weights  # by its version
+
+
 def asked_silent(port):
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/silent") as answer:
         return json.load(answer)
@@ -113,9 +170,7 @@ def test_ports_that_are_silent_leave_time_for_the_one_that_answers():
 
 
 def test_of_many_ports_the_one_that_it_was_told_is_asked_alone():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        told = str(free.getsockname()[1])
+    told = str(ports.free_port())
     with server("vllm", "serve", model(), "--port", told, ANSWERS=vllm(), MIB=64, SILENT="6", PORT=told) as (process, port, _):
         assert figure(host(answered(process.pid))["kv_cache"]) == (1000 * 16 * TOKEN, "derived")
         assert str(port) == told and asked_silent(port) == 0

@@ -15,7 +15,7 @@ static double now_ms(void)
     return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
 }
 
-/* Of this program alone: what getrusage() says begins with what stood here before exec. */
+/* What this program alone has: what getrusage() says begins with what stood here before exec. */
 static long peak_kib(void)
 {
     long kib = -1;

@@ -65,7 +65,7 @@ static __attribute__((noinline)) void empty_give(uint64_t address)
     __asm__ volatile("" ::"r"(address) : "memory");
 }
 
-/* Of a shared library: the pool's functions and a pool of its own, or those of empty.c. */
+/* What a shared library has: the pool's functions and a pool of its own, or those of empty.c. */
 struct shared {
     int (*allocate)(struct mt_pool *pool, uint64_t bytes, uint64_t stream, uint64_t *address);
     int (*give)(struct mt_pool *pool, uint64_t address);
@@ -146,8 +146,8 @@ static void keep(void *object)
     __asm__ volatile("" ::"r"(object) : "memory");
 }
 
-/* Of a pair, the best of some rounds, each at another place of the stack: a processor that compares
- * the lower bits of addresses takes some stores for others, which is chance. */
+/* The time of a pair, the best of some rounds, each at another place of the stack: a processor that
+ * compares the lower bits of addresses takes some stores for others, which is chance. */
 static double pair_ns(struct mt_pool *pool, enum giver giver, uint64_t bytes, int at_once)
 {
     double best = 1e18;
@@ -264,7 +264,7 @@ static void take_all(struct ring *ring, uint64_t bytes)
     }
 }
 
-/* Of a block, the best of some rounds, so that others have little part in it. */
+/* The time of a block, the best of some rounds, so that others have little part in it. */
 static double cross_ns(struct mt_pool *pool, enum giver giver, uint64_t bytes)
 {
     struct ring *ring = calloc(1, sizeof *ring);
@@ -352,8 +352,8 @@ static double clock_alone(double *times, size_t n)
     return times[n - 1 - n / 10000];
 }
 
-/* Of each request the middle of its times in all rounds, in which the machine's own disturbances
- * have no part: the slowest of them. Sorts the times of a request. */
+/* The middle of each request's times in all rounds, in which the machine's own disturbances have no
+ * part: the slowest of them. Sorts the times of a request. */
 static double slowest_middle(double *times, size_t n_requests, size_t n_rounds)
 {
     double slowest = 0;

@@ -215,7 +215,7 @@ class Generator:
 
 
 def bench_torch(world, memtally, folder):
-    """Of short turns one after the other, so that what else the machine does is in all of them."""
+    """Measures short turns one after the other, so that what else the machine does is in all of them."""
     python = os.environ.get("BENCH_PYTHON", sys.executable)
     probe = subprocess.run([python, "-c", "import torch, transformers"], **QUIET)
     if probe.returncode != 0:

@@ -57,7 +57,7 @@ def pytest_folder():
 
 
 def seconds(folder, *options):
-    """Of processor time, which a busy machine does not stretch as it does the clock."""
+    """Measures processor time, which a busy machine does not stretch as it does the clock."""
     command = [package.program(), "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:asyncio", "-p", "no:rerunfailures", *options]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(command, cwd=folder, env=package.clean(PYTHONPATH=pytest_folder()), capture_output=True, text=True, check=False)

@@ -116,7 +116,7 @@ static int by_length(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* Of an event in the lower quartile of the slices, the mean over the threads. */
+/* The time of an event in the lower quartile of the slices, the mean over the threads. */
 static double steady_ns(unsigned n_threads)
 {
     double sum = 0;

@@ -56,9 +56,9 @@ def has_groups():
 class Holder:
     """A program that holds what it needs until it is let go. It holds it once it says so."""
 
-    def __init__(self, *arguments, real_devices=False):
+    def __init__(self, *arguments, real_devices=False, container=()):
         self.process = subprocess.Popen(
-            [MEMTALLY, "exec", *arguments, "--", "sh", "-c", "echo holds; read line"],
+            [*container, MEMTALLY, "exec", *arguments, "--", "sh", "-c", "echo holds; read line"],
             env=environment(real_devices),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -118,6 +118,34 @@ def test_another_pid_namespace_sees_the_holder_and_its_death():
     assert subprocess.run(within, env=environment(), capture_output=True, check=False).returncode == 0
 
 
+def container(name, shared):
+    """A budget's file in a container of its own, which sees a file of the machine there, and what starts a program in it."""
+    file = os.path.join(FOLDER, name)
+    with open(file, "wb"):
+        pass
+    script = 'mount --bind "$1" "$2"; shift 2; exec "$@"'
+    return file, ["unshare", "-mpiuf", "--kill-child", "--mount-proc", "sh", "-c", script, "sh", shared, file]
+
+
+def test_two_containers_share_a_device_through_a_mounted_file():
+    shared = os.path.join(FOLDER, "shared")
+    first, in_first = container("first", shared)
+    second, in_second = container("second", shared)
+    needs = ["--on", "24GiB", "--need", "gpu0=16GiB"]
+    assert run("--budget", shared, *needs, "--", "true").returncode == 0  # makes the file
+    if subprocess.run([*in_first, "true"], check=False, capture_output=True).returncode != 0:
+        raise tap.Skip("namespaces cannot be made here")
+    asks = [*in_second, MEMTALLY, "exec", "--budget", second, *needs, "--", "test", "-s", second]
+    assert subprocess.run(asks, env=environment(), capture_output=True, check=False).returncode == 0
+    holder = Holder("--budget", first, *needs, container=in_first)
+    assert os.path.getsize(first) == os.path.getsize(second) == 0  # of the machine: neither container's file is there
+    assert subprocess.run(asks, env=environment(), capture_output=True, check=False).returncode == 124
+    assert run("--budget", shared, *needs, "--", "true").returncode == 124
+    holder.process.kill()
+    holder.process.communicate()
+    assert subprocess.run(asks, env=environment(), capture_output=True, check=False).returncode == 0
+
+
 def test_all_processes_together_are_held_by_a_group():
     if not has_groups():
         raise tap.Skip("no control group can be made here")
@@ -163,7 +191,7 @@ def test_any_device_with_room_is_chosen_and_made_visible():
     holder = Holder("--cap", "none", "--need", "gpu0=6GiB", real_devices=True)
     assert visible("--need", "gpu=4GiB") == "1"
     assert visible("--need", "gpu=4GiB", "--keep", "gpu1=5GiB").returncode == 124
-    # Of 8 GiB the holder has 6 and its overhead, and another GiB comes with one too.
+    # The holder has 6 of 8 GiB and its overhead, and another GiB comes with one too.
     assert visible("--need", "gpu=1GiB", "--overhead", "gpu=512MiB") == "0"
     assert visible("--need", "gpu=1GiB", "--overhead", "gpu=513MiB") == "1"
     holder.let_go()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# Of two recordings of the same, one has a file that cannot be read: that is said, and not of the other.
+# One of two recordings of the same has a file that cannot be read: memtally says so of that one, and not of the other.
 memtally run -q -o whole -- true
 cp -r whole part
 head -c 100 whole/watch.mtz >part/watch.mtz

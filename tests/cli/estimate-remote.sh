@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# Of a model behind a URL the header is fetched, by ranges, and nothing else; without --remote nothing.
+# memtally fetches the header of a model behind a URL, by ranges, and nothing else; without --remote nothing.
 memtally sample-model llama-3.1-8b model.gguf --sparse --quiet --type q4_k
 mkdir -p org/name/resolve/main
 ln model.gguf org/name/resolve/main/model.gguf

@@ -21,7 +21,8 @@ refused 2 --device 8GiB --timeout 0 -- true
 refused 3 --device 8GiB -- true
 refused 3 --device 8GiB -- sh -c 'echo these are its last words >&2; exit 5'
 # What waits for nothing is stopped, and said to be.
-refused 3 --device 8GiB --timeout 1 -- sleep 100
+refused 3 --device 8GiB --timeout 1 -- sleep 100 2>said
+sed 's/after [0-9]* s/after N s/' said >&2
 refused 2 --device 8GiB --device-name 'RTX 3090,RTX 4090' -- true
 refused 2 --device 8GiB --device-name "$(printf 'two\nlines')" -- true
 refused 2 --device 2x8GiB --device-name 'RTX 3090,' -- true

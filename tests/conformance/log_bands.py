@@ -68,7 +68,7 @@ def needed(row, below, above):
 
 
 def read_groups(folder, rows):
-    """Of each engine and group: thread, run, and what it needs below and above."""
+    """For each engine and group: thread, run, and what it needs below and above."""
     with open(pathlib.Path(folder) / 'cases.tsv', newline='') as table:
         cases = {c['id']: c for c in csv.DictReader(table, delimiter='\t')}
     with open(HERE / 'ground_truth.csv', newline='') as table:

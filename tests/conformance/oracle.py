@@ -14,7 +14,7 @@ import oracle_plans
 import oracle_points
 
 SHOWN = 20
-# Of every so many points with fused operations one is planned.
+# One of so many points with fused operations is planned.
 STEP_OF_FUSION = {'slice': 24, 'sample': 3, 'all': 1}
 
 

@@ -9,7 +9,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,7 @@ import container_engines
 import engine
 import memtally
 import on_host
+import ports
 import tap
 
 OWNER, STRANGER = 65534, 12345
@@ -53,12 +53,6 @@ class Program:
         self.environment = {"HOME": "/tmp", "TMPDIR": "/tmp", "PATH": "/usr/bin:/bin", **(environment or {})}
 
 
-def free_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return str(found.getsockname()[1])
-
-
 def with_go(folder):
     if not shutil.which("go"):
         print("--  go: there is none here", flush=True)
@@ -78,7 +72,7 @@ def programs(folder):
     base = subprocess.run([python, "-c", "import sys; print(sys.base_prefix)"], capture_output=True, text=True, check=True).stdout.strip()
     libraries = on_host.stage(f"{folder}/libraries")["LD_LIBRARY_PATH"]
     # No processor lays out the weights anew: they stay mapped.
-    words = [memtally.program(), "run", "--quiet", "-o", f"{folder}/recording", "--", server, "-m", f"{folder}/model.gguf", "--port", free_port(),
+    words = [memtally.program(), "run", "--quiet", "-o", f"{folder}/recording", "--", server, "-m", f"{folder}/model.gguf", "--port", str(ports.free_port()),
              "-c", "1024", "-np", "2", "--no-repack"]
     return [Program("llama-server", words, [os.path.dirname(server)], "listening", recorded=True),
             Program("node", [engine.node(), "-e", NODE], [os.path.dirname(os.path.dirname(engine.node()))]),

@@ -233,8 +233,8 @@ def test_an_engine_that_fails_leaves_nothing():
 
 @contextlib.contextmanager
 def hanging(name, folder, *words, **settings):
-    """A profile that has the engine in the container, and waits for it."""
-    environment = {**os.environ, "DOCKER_HOST": f"unix://{machine().socket}"}
+    """A profile that has the engine in the container, and waits for it. One that is killed leaves its folder in TMPDIR."""
+    environment = {**os.environ, "DOCKER_HOST": f"unix://{machine().socket}", "TMPDIR": folder}
     with subprocess.Popen([MEMTALLY, "profile", "--container", name, "--prompt", "hello", *words], cwd=folder, env=environment,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **settings) as process:
         try:
@@ -245,8 +245,10 @@ def hanging(name, folder, *words, **settings):
 
 
 def is_server(pid):
-    with contextlib.suppress(OSError):
-        return os.readlink(f"/proc/{pid}/exe").endswith("/app/llama-server")
+    """Whether it is the engine, and has come so far that SIGINT does not kill it."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/status", encoding="ascii") as file:
+        [caught] = [int(line.split()[1], 16) for line in file if line.startswith("SigCgt:")]
+        return os.readlink(f"/proc/{pid}/exe").endswith("/app/llama-server") and caught >> signal.SIGINT - 1 & 1
     return False
 
 
@@ -297,7 +299,7 @@ def test_a_profile_that_is_killed_after_its_copy_leaves_nothing():
     with container() as name, tempfile.TemporaryDirectory() as folder:
         before = machine().state(name)
         root = f"/proc/{machine().pid(name)}/root"
-        environment = {**os.environ, "DOCKER_HOST": f"unix://{machine().socket}"}
+        environment = {**os.environ, "DOCKER_HOST": f"unix://{machine().socket}", "TMPDIR": folder}
         with subprocess.Popen([MEMTALLY, "profile", "--container", name, "--prompt", "hello"], cwd=folder, env=environment,
                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
             until = time.monotonic() + container_engines.PATIENCE_S

@@ -74,11 +74,13 @@ def engine(serve):
             while True:
                 threading.Thread(target=one, args=(listener.accept()[0],), daemon=True).start()
 
-    threading.Thread(target=every, daemon=True).start()
+    accepting = threading.Thread(target=every, daemon=True)
+    accepting.start()
     try:
         yield path
     finally:
         listener.shutdown(socket.SHUT_RDWR)
+        accepting.join()  # else it would accept from the next one, whose descriptor has the same number
         listener.close()
 
 

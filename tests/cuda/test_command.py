@@ -26,8 +26,18 @@ PROGRAM = os.environ["CUDA_PROGRAM"]
 def rehearse(options, *words, program=PROGRAM, env=None):
     """The exit status, the document (None where there is none) and what was complained of."""
     done = subprocess.run([MEMTALLY, "rehearse", "--json", "--quiet", *options, "--", program, *words],
-                          env=dict(os.environ, **env or {}), capture_output=True, text=True, check=False, timeout=100)
+                          env=dict(os.environ, **env or {}), capture_output=True, text=True, check=False, timeout=300)
     return done.returncode, json.loads(done.stdout) if done.stdout else None, done.stderr
+
+
+def cut_off(seconds, has_come_so_far, *words):
+    """As above, of a program that goes on without end and is ended. A busy machine may not let it come so far in the first time that it
+    is given."""
+    for given in (seconds, 4 * seconds, 16 * seconds):
+        status, document, said = rehearse(["-d", "24GiB", "--timeout", str(given)], *words)
+        if document and document["kind"] != "error" and has_come_so_far(document):
+            break
+    return status, document, said
 
 
 def place(document, name):
@@ -218,34 +228,43 @@ def test_what_a_program_writes_is_not_shown_where_that_is_not_wanted():
 
 
 def test_a_hang_is_ended():
-    status, document, _ = rehearse(["-d", "24GiB", "--timeout", "2"], "must", "1", "hang")
     """On a busy machine it may still have started to work shortly before."""
+    status, document, _ = cut_off(2, lambda document: "cached" in rows(document), "must", "1", "hang")
     words = {"hung": "computed next to nothing", "busy": "while it computed"}
     assert status == 1 and words[document["rehearsal"]["outcome"]] in document["reason"], (status, document["rehearsal"])
 
 
 def test_a_program_that_works_on_without_end_has_an_answer_with_a_warning():
     """It takes 1 GiB and computes; what it took fits."""
-    status, document, said = rehearse(["-d", "24GiB", "--timeout", "8"], "must", "1", "work")
+    status, document, said = cut_off(8, lambda document: document["rehearsal"]["outcome"] == "ran on", "must", "1", "work")
     assert status == 0 and document["verdict"] == "FITS", (status, document["reason"], said)
     assert document["rehearsal"]["outcome"] == "ran on", document["rehearsal"]
     assert any("ended the program while it worked" in note for note in document["notes"]), document["notes"]
     assert rows(document)["cached"] == GIB, document
 
 
+def compared(folder, seconds):
+    """Two runs that are given so long, of which the first one works on without end."""
+    graph = "memtally-torch 1\\nx 0 1000 1 2097152 0 3 1048576 4194304 8 8 0 FULL\\n"
+    script = f'printf "{graph}" >{folder}/runs/$1/torch-7.trace; "$0" must 1; [ $1 = B ] || exec "$0" must 1 work'
+    done = subprocess.run([MEMTALLY, "graphs", "--vary", "run=A,B", "--device", "24GiB", "--folder", f"{folder}/runs", "--timeout", str(seconds),
+                           "--save", "m", "--", "sh", "-c", script, PROGRAM, "{run}"],
+                          cwd=folder, capture_output=True, text=True, check=False, timeout=300)
+    return done, [line for line in done.stdout.splitlines() if line.startswith("cut ")]
+
+
 def test_of_settings_that_are_compared_the_run_that_was_cut_is_named():
     """Both write what a program with one graph would have; the first one works on without end, and may have captured more."""
-    with tempfile.TemporaryDirectory() as folder:
-        graph = "memtally-torch 1\\nx 0 1000 1 2097152 0 3 1048576 4194304 8 8 0 FULL\\n"
-        script = f'printf "{graph}" >{folder}/runs/$1/torch-7.trace; "$0" must 1; [ $1 = B ] || exec "$0" must 1 work'
-        done = subprocess.run([MEMTALLY, "graphs", "--vary", "run=A,B", "--device", "24GiB", "--folder", f"{folder}/runs", "--timeout", "8",
-                               "--save", "m", "--", "sh", "-c", script, PROGRAM, "{run}"],
-                              cwd=folder, capture_output=True, text=True, check=False, timeout=100)
-        assert done.returncode == 0, done.stderr
-        cut = [line for line in done.stdout.splitlines() if line.startswith("cut ")]
-        assert len(cut) == 1 and cut[0].split()[1:4] == ["A", "was", "ended"], done.stdout
-        (saved,) = pathlib.Path(folder, "results").iterdir()
-        assert [run["was_cut"] for run in json.loads(saved.read_text())["runs"]] == [True, False], saved.read_text()
+    for seconds in (8, 32, 128):  # on a busy machine the second one may not come to its end in time
+        with tempfile.TemporaryDirectory() as folder:
+            done, cut = compared(folder, seconds)
+            if done.returncode or len(cut) != 1:
+                continue
+            assert cut[0].split()[1:4] == ["A", "was", "ended"], done.stdout
+            (saved,) = pathlib.Path(folder, "results").iterdir()
+            assert [run["was_cut"] for run in json.loads(saved.read_text())["runs"]] == [True, False], saved.read_text()
+            return
+    raise AssertionError(done)
 
 
 def test_a_program_sees_as_many_devices_as_were_given_and_its_own_choice_of_them():
@@ -468,25 +487,34 @@ time.sleep(100)
 """
 
 
+def shared_and_ended(number, *options):
+    """Whether a program made shared memory before its rehearsal was ended, by a signal or by its time."""
+    name = f"memtally-test-{os.getpid()}-{number or 0}"
+    with tempfile.TemporaryDirectory() as folder:
+        running = subprocess.Popen([MEMTALLY, "rehearse", "--quiet", "-d", "24GiB", *options, "--", sys.executable, "-c",
+                                    SHARES, PROGRAM, name], env=dict(os.environ, TMPDIR=folder), stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.DEVNULL,
+                                   preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+        while not glob.glob(folder + "/memtally-rehearse-*/tmp/there"):
+            if running.poll() is not None:
+                assert options, (number, running.returncode)
+                return False
+            time.sleep(0.01)
+        assert options or os.path.exists("/dev/shm/" + name)
+        if number:
+            running.send_signal(number)
+        status = running.wait(timeout=120)
+        # Its tracker removes it, a process that heeds no signal and ends when the others have. One that is out of time may
+        # have settled, which is an answer.
+        assert (status or not number) and not os.path.exists("/dev/shm/" + name), (number, status)
+    return True
+
+
 def test_shared_memory_of_python_is_cleaned_up_whether_interrupted_or_timed_out():
-    for number in (signal.SIGINT, signal.SIGTERM, None):
-        name = f"memtally-test-{os.getpid()}-{number or 0}"
-        timeout = [] if number else ["--timeout", "2"]
-        with tempfile.TemporaryDirectory() as folder:
-            running = subprocess.Popen([MEMTALLY, "rehearse", "--quiet", "-d", "24GiB", *timeout, "--", sys.executable, "-c",
-                                        SHARES, PROGRAM, name], env=dict(os.environ, TMPDIR=folder), stdout=subprocess.DEVNULL,
-                                       stderr=subprocess.DEVNULL,
-                                       preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
-            while not glob.glob(folder + "/memtally-rehearse-*/tmp/there"):
-                assert running.poll() is None, running.returncode
-                time.sleep(0.01)
-            assert os.path.exists("/dev/shm/" + name)
-            if number:
-                running.send_signal(number)
-            status = running.wait(timeout=60)
-            # Its tracker removes it, a process that heeds no signal and ends when the others have. One that is out of time may
-            # have settled, which is an answer.
-            assert (status or not number) and not os.path.exists("/dev/shm/" + name), (number, status)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        shared_and_ended(number)
+    # A busy machine may not let it come so far in the first time that it is given.
+    assert any(shared_and_ended(None, "--timeout", seconds) for seconds in ("2", "8", "32", "128"))
 
 
 if __name__ == "__main__":

@@ -68,7 +68,7 @@ def test_a_request_that_is_much_too_long_is_made_as_long_as_the_engine_says():
     # Weights and a cache, beside a context of less than 1 GiB.
     assert 15 + available(document) < change["held_bytes"] / GIB < 16 + available(document), change
     assert change["capacity_bytes"] == 24 * GIB and document["rehearsal"]["changes_tried"] == 2, document["rehearsal"]
-    # Of a larger share, and of eight bits where a token took sixteen, more than twice as long a request.
+    # A larger share, and eight bits where a token took sixteen, give a request more than twice as long.
     length = int(other["flags"].split()[-1])
     assert other["flags"] == f"--gpu-memory-utilization 0.95 --kv-cache-dtype fp8 --max-model-len {length}", other
     assert 2 * told_length(document) < length < 2.6 * told_length(document), (length, other)
@@ -91,7 +91,7 @@ def test_a_little_more_is_found_in_a_larger_share_first():
 
 
 def test_what_an_engine_says_of_a_changed_setting_is_gone_by():
-    """Of 21.6 GiB 21.4 are weights, and a context is more than the rest. Of 22.8 some 1.1 are left, for 9,000 tokens."""
+    """Weights are 21.4 of 21.6 GiB, and a context is more than the rest. Some 1.1 of 22.8 are left, for 9,000 tokens."""
     (change,) = changes_of(served("24GiB", "--max-num-seqs", "4", weights_gib=21.4, max_position_embeddings=40960))
     share, length = change["flags"].split(" --max-model-len ")
     assert share == "--gpu-memory-utilization 0.95" and 7000 < int(length) < 1.2 * 8192, change

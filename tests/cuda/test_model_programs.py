@@ -123,7 +123,7 @@ def test_a_vocabulary_has_as_many_tokens_as_the_model():
 
 
 def test_pictures_are_as_large_as_the_encoder_takes():
-    """Of Mistral-Small-3.1 repositories say a longest edge of 1540 and pieces of 14; transformers' default are 1024 and 16."""
+    """Repositories of Mistral-Small-3.1 say a longest edge of 1540 and pieces of 14; transformers' default are 1024 and 16."""
     part = types.SimpleNamespace(size={"longest_edge": 1024, "height": None}, patch_size={"height": 16, "width": 16})
     config = types.SimpleNamespace(vision_config=types.SimpleNamespace(image_size=1540, patch_size=14, spatial_merge_size=2))
     said = stand_ins().of_encoder(part, config)
@@ -139,7 +139,7 @@ def test_pictures_that_count_pixels_or_are_divided_keep_their_size():
 
 
 def test_what_is_published_of_pictures_comes_before_the_default():
-    """Of Qwen3-VL: 16 MiPixel for a picture, 24 for all of a video."""
+    """What Qwen3-VL takes: 16 MiPixel for a picture, 24 for all of a video."""
     known = stand_ins().published("qwen3_vl")
     assert known["preprocessor_config.json"]["size"]["longest_edge"] == 4096 * 4096
     assert known["video_preprocessor_config.json"]["size"]["longest_edge"] == 24 * 1024 * 1024

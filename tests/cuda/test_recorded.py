@@ -363,7 +363,7 @@ def test_every_format_and_compare_tell_two_devices_apart():
 
 
 def stacks_of_devices(*words, named="H100-80GB", at="peak"):
-    """Of each device the bytes by call stack, whose functions are innermost last; and what the formats say."""
+    """The bytes of each device by call stack, whose functions are innermost last; and what the formats say."""
     with tempfile.TemporaryDirectory() as folder:
         recording = os.path.join(folder, "recording")
         done = memtally.run("run", "-q", "--on", named, "--stacks", "unwind", "-o", recording, "--", *words)

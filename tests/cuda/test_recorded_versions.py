@@ -15,8 +15,8 @@ ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 LISTS = os.path.join(ROOT, "tests", "conformance", "cuda", "engines")
 MIB = 1 << 20
 
-# What PyPI served on 23 November 2026, in a range that memtally says it knows.
-NEWEST = {"torch": "2.15.0", "transformers": "5.23.0", "vllm": "0.33.0", "sglang": "0.5.23"}
+# What PyPI served on 28 November 2026, in a range that memtally says it knows.
+NEWEST = {"torch": "2.15.0", "transformers": "5.24.0", "vllm": "0.33.0", "sglang": "0.5.23"}
 
 PROGRAM = """
 import ctypes, sys
@@ -62,7 +62,7 @@ def test_the_newest_were_tried():
 
 
 def notes_of(version):
-    """Of a program with a package that calls itself transformers of a version, and does little."""
+    """The recording of a program with a package that calls itself transformers of a version, and does little."""
     with tempfile.TemporaryDirectory() as folder:
         package = os.path.join(folder, "transformers", "generation")
         os.makedirs(package)
@@ -83,9 +83,9 @@ def notes_of(version):
 
 
 def test_a_version_that_is_not_known_is_recorded_all_the_same_and_says_so():
-    assert notes_of("5.23.0") == []
+    assert notes_of("5.24.0") == []
     (note,) = notes_of("99.1.0")
-    assert note.startswith("transformers 99.1.0 ") and "(4.57.6 to 5.23.0)" in note, note
+    assert note.startswith("transformers 99.1.0 ") and "(4.57.6 to 5.24.0)" in note, note
 
 
 if __name__ == "__main__":

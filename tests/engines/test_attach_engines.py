@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -17,15 +16,10 @@ import urllib.request
 import engine
 import memtally
 import on_host
+import ports
 import tap
 
 SHAPE = "--layers 8 --embedding-length 512 --ff-length 2048 --heads 8 --vocabulary 8192".split()
-
-
-def free_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
 
 
 def wait_until_ready(port, process):
@@ -48,7 +42,7 @@ def recorded_server(folder, *flags):
     """A server under the recorder: memtally's process, the server's, and its port. No processor lays out the weights anew."""
     model = os.path.join(folder, "model.gguf")
     memtally.must("sample-model", "custom", model, "--quiet", *SHAPE)
-    port = free_port()
+    port = ports.free_port()
     command = [memtally.program(), "run", "--quiet", "-o", os.path.join(folder, "rec"), "--", engine.llama_cpp("llama-server"),
                "-m", model, "--port", str(port), "-c", "1024", "-np", "2", "--no-repack", *flags]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:

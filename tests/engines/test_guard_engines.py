@@ -7,7 +7,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -16,18 +15,13 @@ import urllib.request
 
 import engine
 import memtally
+import ports
 import tap
 
 # A sliding window, so that the server keeps checkpoints of a context beside its cells.
 SHAPE = ("--architecture gemma3 --layers 12 --embedding-length 64 --ff-length 64 --heads 8 --head-size 128 --vocabulary 1024 "
          "--context-length 4096 --sliding-window 256").split()  # fmt: skip
 TOKENS = 800
-
-
-def free_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
 
 
 def ask(port, path, body=None):
@@ -51,7 +45,7 @@ def running_server(folder, *flags):
     model = os.path.join(folder, "model.gguf")
     if not os.path.exists(model):
         memtally.must("sample-model", "custom", model, "--quiet", *SHAPE)
-    port = free_port()
+    port = ports.free_port()
     command = [engine.llama_cpp("llama-server"), "-m", model, "--port", str(port), "-c", "4096", "-t", "1", "-tb", "1", "-np", "2", "-ub", "256",
                "-b", "256", *flags]  # fmt: skip
     # glibc gives back what it maps, and keeps what it has in its heaps.

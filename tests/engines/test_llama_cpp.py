@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -15,6 +14,7 @@ import urllib.request
 
 import engine
 import memtally
+import ports
 import tap
 
 SCRATCH = tempfile.TemporaryDirectory()
@@ -107,23 +107,16 @@ def test_the_recorder_changes_neither_output_nor_status():
     assert plain.stdout == recorded.stdout
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 def wait_until_healthy(port, process):
-    for _ in range(600):
-        assert process.poll() is None, "llama-server ended early"
+    while process.poll() is None:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=1) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=60) as answer:
                 if answer.status == 200:
                     return
         except OSError:
             pass
         time.sleep(0.1)
-    raise AssertionError("llama-server did not become healthy")
+    raise AssertionError("llama-server ended early")
 
 
 def complete(port):
@@ -134,7 +127,7 @@ def complete(port):
 
 
 def test_llama_server_answers_under_the_recorder_and_agrees_with_its_log():
-    port = free_port()
+    port = ports.free_port()
     recording = folder("server")
     log_path = folder("server.log")
     with open(log_path, "w", encoding="utf-8") as log:
@@ -147,7 +140,7 @@ def test_llama_server_answers_under_the_recorder_and_agrees_with_its_log():
             complete(port)
         finally:
             server.send_signal(signal.SIGTERM)
-            status = server.wait(timeout=60)
+            status = server.wait(timeout=120)
     with open(log_path, encoding="utf-8", errors="replace") as file:
         log = re.sub(r"^\S+ [A-Z] ", "", file.read(), flags=re.M)
     # The server plans first, with a model that has no memory; only what it loads then counts.
@@ -159,14 +152,22 @@ def test_llama_server_answers_under_the_recorder_and_agrees_with_its_log():
     assert_demo_precision(place)
 
 
+def weights_so_far(recording):
+    """What a report shows of a recording that is being written."""
+    done = memtally.run("report", recording, "--json")
+    return memtally.row(memtally.host(json.loads(done.stdout)), "weights")["resident_bytes"] if done.returncode == 0 else 0
+
+
 def test_a_killed_engine_leaves_a_readable_recording():
     recording = folder("killed")
     command = [memtally.program(), "run", "--quiet", "-o", recording, "--", engine.llama_cpp("llama-bench"), "-m", model(),
                "-p", "0", "-n", "4000", "-r", "1", "-t", "1"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as watcher:
-        time.sleep(4)
+        while weights_so_far(recording) <= 100 * memtally.MIB:
+            assert watcher.poll() is None, "llama-bench ended early"
+            time.sleep(0.2)
         os.kill(memtally.child_of(watcher.pid), signal.SIGKILL)
-        assert watcher.wait(timeout=60) == 128 + signal.SIGKILL
+        assert watcher.wait(timeout=120) == 128 + signal.SIGKILL
     document = memtally.report(recording)
     assert [process["end"] for process in document["processes"]] == ["killed by SIGKILL"]
     memtally.assert_adds_up(memtally.host(document))

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -14,6 +13,7 @@ import urllib.request
 
 import engine
 import memtally
+import ports
 import tap
 
 SCRATCH = tempfile.TemporaryDirectory()
@@ -42,9 +42,7 @@ def test_the_recorder_has_the_weights_that_lie_in_the_pool():
 
 def tokens(*flags, env):
     """What a server answers, by the greatest of each token's chances."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = ports.free_port()
     command = [engine.llama_cpp("llama-server"), "-m", model(), "--port", str(port), "-c", "512", "-np", "1", "-t", "1", "--no-warmup", *flags]
     body = json.dumps({"prompt": "the memory of a model", "n_predict": 24, "temperature": 0, "ignore_eos": True, "return_tokens": True}).encode()
     request = urllib.request.Request(f"http://127.0.0.1:{port}/completion", body, {"Content-Type": "application/json"})

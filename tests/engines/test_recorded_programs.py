@@ -6,11 +6,11 @@ event; PyTorch's own peaks and the program's sums over storages stand in the rep
 import functools
 import json
 import os
-import socket
 import tempfile
 
 import engine
 import observers
+import ports
 import tap
 import torch_program
 
@@ -23,9 +23,7 @@ def command(way, path):
     program = [PROGRAM, way, path]
     if way not in RANKS:
         return [engine.torch(), *program]
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
+    port = str(ports.free_port())
     return [engine.torch(), "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-addr", "127.0.0.1", "--master-port", port,
             *program]
 
@@ -118,7 +116,7 @@ def test_two_ranks_that_share_a_model():
     assert len(said) == 2
     peaks_are_pytorchs(said, observed)
     for one, place in zip(said, places(observed)):
-        # Of six layers of 4 MiB each rank has a half.
+        # Each rank has a half of six layers of 4 MiB.
         assert one["weights"] == row(place, "weights") == 12 << 20, (one, place)
         assert row(place, "training") == one["gradients"] + one["state"], (one, place)
 

@@ -6,11 +6,11 @@ nothing of each other say the same of every device, and the program's own sums s
 import functools
 import json
 import os
-import socket
 import tempfile
 
 import engine
 import memtally
+import ports
 import tap
 import torch_program
 
@@ -21,9 +21,7 @@ def command(way, path):
     program = os.path.join(torch_program.PROGRAMS, "recorded.py")
     if way != "rank":
         return [engine.torch(), program, way, path]
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
+    port = str(ports.free_port())
     return [engine.torch(), "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-addr", "127.0.0.1", "--master-port", port,
             program, way, path]
 

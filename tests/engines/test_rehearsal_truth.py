@@ -89,7 +89,7 @@ def serve_a_second(folder, command):
         server.communicate(timeout=20)
     except subprocess.TimeoutExpired:
         server.send_signal(signal.SIGTERM)  # the second one ends it at once
-        server.communicate(timeout=20)
+        server.communicate(timeout=200)
     assert b"listening" in text, text[-2000:]
 
 

@@ -242,7 +242,7 @@ def files_of(pid):
             continue
 
 
-def until(happens, seconds=30):
+def until(happens, seconds=300):
     end = time.monotonic() + seconds
     while not (found := happens()) and time.monotonic() < end:
         time.sleep(0.02)

@@ -108,7 +108,7 @@ def test_an_adapter_lies_with_the_layers_that_it_is_of():
     held = [of(document, f"gpu:{i}", "weights", "style") for i in (0, 1)]
     for i in (0, 1):
         assert_mib(held[i], logged(log, rf"CUDA{i} LoRA buffer size")[0])
-    # Of 28 layers and the output, the first device has 15 and the second 13.
+    # The first device has 15 of 28 layers and the output, the second 13.
     assert held == [bytes_in_all * 15 // 28, bytes_in_all * 13 // 28], held
 
 

@@ -183,7 +183,7 @@ def test_the_largest_file_that_fits_is_asked_of_the_engine_itself():
 
 
 def test_attention_copies_as_on_the_card_that_is_named():
-    """Of two rows Ada's kernel reads q8_0 as it is; Ampere's takes copies in f16 (fattn.cu): 8192 cells of 1024 values, twice."""
+    """Ada's kernel reads q8_0 of two rows as it is; Ampere's takes copies in f16 (fattn.cu): 8192 cells of 1024 values, twice."""
     path = model("qwen3-0.6b")
     flags = ("--context", "8192", "--kv-type", "q8_0", "--batch", "2", "--ubatch", "2", "--program", "bench", "--gpu-layers", "99")
     ampere, ada = (memtally.row(place(rehearse(path, "--device", card, *flags), "gpu:0"), "activations")["allocated_bytes"]
@@ -364,7 +364,7 @@ def test_an_interrupted_sweep_gives_what_there_is():
 
 
 def test_a_rehearsal_is_one_side_of_a_comparison():
-    """Of a run on the CPU: what the engine allocated when it was real, to the byte."""
+    """What the engine allocated in a real run on the CPU, to the byte."""
     path = os.path.join(SCRATCH.name, "real.gguf")
     memtally.must("sample-model", "smollm-135m", path, "--random", "--type", "q8_0")
     folder = memtally.profile_of_all_buffers(

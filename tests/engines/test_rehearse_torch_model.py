@@ -50,7 +50,7 @@ def rehearsed(devices):
 
 
 def bytes_of(devices, category):
-    """Of each device in turn."""
+    """The figures of each device in turn."""
     places = [place for place in rehearsed(devices)["places"] if place["place"] != "host"]
     return [sum(row["allocated_bytes"] for row in place["rows"] if row["category"] == category) for place in places]
 

@@ -44,7 +44,7 @@ def in_words(size):
 
 
 def test_a_device_of_2_gib_runs_out_and_pytorch_says_so():
-    """Of what the context leaves, as many pieces of 256 MiB as fit; the figures of the message are those of the driver."""
+    """As many pieces of 256 MiB as fit into what the context leaves; the figures of the message are those of the driver."""
     said = devices()["out of memory"]
     held = said["pieces"] * 256 * MIB
     assert said["total"] == 2 * GIB and said["pieces"] == said["free"] // (256 * MIB), said
@@ -125,7 +125,7 @@ def test_a_search_in_beams_goes_on_to_its_full_length_and_says_so():
 
 
 def test_torchrun_ends_as_its_ranks_do_and_each_has_told_all():
-    """Of the second rank's status 3, torchrun makes 1. What PyTorch reserved is told apart to the last byte."""
+    """torchrun makes 1 of the second rank's status 3. What PyTorch reserved is told apart to the last byte."""
     ranks, document = torch_program.rehearse_ranks("ranks.py", "H100-80GB,H100-80GB", statuses=(1, 3))
     assert document["rehearsal"]["exit_status"] == 1, document["rehearsal"]
     for rank, said in enumerate(ranks):
@@ -189,7 +189,7 @@ def processes():
 
 
 def context_bytes(said):
-    """Of one process: what is there when all others have ended, without what PyTorch reserved."""
+    """What is there of one process when all others have ended, without what PyTorch reserved."""
     return said["alone"] - said["own"]
 
 

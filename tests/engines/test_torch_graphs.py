@@ -43,7 +43,7 @@ def test_a_copy_to_the_host_within_a_graph_brings_what_the_graph_computed():
 
 
 def test_what_a_graph_clears_is_cleared_after_it_was_read():
-    """Of 0, 1, 2 that are added to what was left: nothing at first, ones from then on."""
+    """The result of 0, 1, 2 added to what was left: nothing at first, ones from then on."""
     assert said("in place") == [[[0, 1, 2], [1, 1, 1]], [[1, 3, 5], [1, 1, 1]], [[2, 5, 8], [1, 1, 1]]], said("in place")
 
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Keeps what it should not: leaker MIB_PER_S [MIB], which ends it. It has 4 MiB from the start, and
  * takes and gives back as much as it leaks, so that only what stays is the leak. What it leaks it
- * calls a cache. */
+ * calls a cache. It marks its beginning, and when it has leaked half of MIB. */
 #include <memtally/scope.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,6 +46,7 @@ int main(int argc, char **argv)
     const struct timespec pause = {.tv_nsec = PAUSE_NS};
     double per_s = argc > 1 ? atof(argv[1]) * (double)(MIB / PIECE) : 0;
     size_t most = argc > 2 ? (size_t)atoi(argv[2]) * (MIB / PIECE) : MOST;
+    mt_mark("begin");
     char *base = malloc(BASE_BYTES);
     double begin = now_s();
     size_t n = 0;
@@ -55,8 +56,11 @@ int main(int argc, char **argv)
     printf("%d\n", (int)getpid());
     fflush(stdout);
     while (n < most) {
-        while (n < most && (double)n < (now_s() - begin) * per_s)
+        while (n < most && (double)n < (now_s() - begin) * per_s) {
             kept[n++] = forget_to_give_back();
+            if (n == most / 2)
+                mt_mark("half");
+        }
         come_and_go();
         nanosleep(&pause, NULL);
     }

@@ -17,6 +17,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 
 import tap
 
@@ -160,6 +161,26 @@ def test_a_process_that_runs_is_guarded():
         assert running.wait() == 7
     assert done.returncode == 0, done
     assert steps(done) == ["end"], done
+    eater.check("e")
+
+
+def state_of(pid):
+    with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+        return file.read().rpartition(")")[2].split()[0]
+
+
+def test_who_stands_still_goes_on_when_memtally_is_told_to_end():
+    eater = Eater("ends", 256)
+    with subprocess.Popen(eater.command) as running:
+        words = [MEMTALLY, "guard", "--limit", "64MiB", "--freeze", LONG, "--pid", str(running.pid)]
+        with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as memtally:
+            while state_of(running.pid) != "T":
+                time.sleep(0.01)
+            memtally.send_signal(signal.SIGTERM)
+            said = memtally.communicate(timeout=600)[1]
+            assert memtally.returncode == 0 and STEP.findall(said) == ["freeze"], said
+        running.terminate()
+        assert running.wait(timeout=600) == 7
     eater.check("e")
 
 

@@ -150,6 +150,8 @@ def test_words_that_need_reading_twice_are_found():
     assert_clean("prose", {"README.md": "A short sentence. " * 40 + "\n", "src/base/a.c": "/* A value is said. */\n"})
     assert_found("prose", {"README.md": "word " * 36 + ".\n"}, "README.md:1: a sentence of 3")
     assert_found("prose", {"src/base/a.c": "/* It is said " + "to be so. */\n"}, "src/base/a.c:1: 'is said to'")
+    assert_found("prose", {"tests/a.c": "/* O" + "f a block the address. */\n"}, "tests/a.c:1: begins with its last part")
+    assert_found("prose", {"python/a.py": '    """O' + 'f a block."""\n'}, "python/a.py:1: begins with its last part")
     page = "# NAME\n\na\n" + "\nb\n" * 80
     assert_found("prose", {"docs/man/a.1.scd": page}, "its section IN SHORT has 0 lines")
     assert_clean("prose", {"docs/man/a.1.scd": "# IN SHORT\n\na\n\n" + page})

@@ -5,6 +5,7 @@ that it is of the right moment, and that several processes are added up as of on
 
 RUNS in the environment says how many programs are ended at random moments."""
 
+import contextlib
 import json
 import os
 import random
@@ -55,11 +56,10 @@ def ended_by(folder, pause, number, *arguments):
                 continue
         time.sleep(pause)
         while pid is not None and run.poll() is None: # a signal that comes before exec may meet the watcher's handler
-            os.kill(pid, number)
-            try:
+            with contextlib.suppress(ProcessLookupError): # it has ended, and memtally is not done with its recording
+                os.kill(pid, number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
                 run.wait(1)
-            except subprocess.TimeoutExpired:
-                continue
         run.wait()
 
 

@@ -224,7 +224,8 @@ static void *take_and_give(void *argument)
 
 static void in_child(const unsigned char *of_parent)
 {
-    alarm(20); /* who waits for a lock for ever is ended */
+    alarm(200);                                   /* who waits for a lock for ever is ended */
+    assert_int_equal(stats_now().front_bytes, 0); /* whatever the threads of the parent kept */
     assert_filled(of_parent, 2 * MIB);
     for (int i = 0; i < 20; i++) {
         char *blocks[4];

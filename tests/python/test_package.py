@@ -247,7 +247,7 @@ def test_a_peak_is_that_of_a_recording_of_the_same_run():
 
 
 def test_a_device_has_a_peak_of_this_process_that_no_sample_met():
-    """Of two devices the program sees the second, and takes 300 MiB and then 50 beside a context of 528. By the recorder."""
+    """The program sees the second of two devices, and takes 300 MiB and then 50 beside a context of 528. By the recorder."""
     told = package.answered("""
     import ctypes, json, sys, tempfile, memtally
     if len(sys.argv) == 1:

@@ -186,7 +186,7 @@ def check(tries, rehearsal, categories, notes, least):
     refused = rehearsal["refused"]
     is_of_a_try = refused["asked_bytes"] in {one[0] for one in tries}
     assert (is_of_a_try or rehearsal["refusals"] > len(tries)) and refused["place"] == "gpu:0", (refused, tries)
-    # Of PyTorch's segments nothing says what they are for before they are there; what is said otherwise has to be right.
+    # Nothing says what PyTorch's segments are for before they are there; what is said otherwise has to be right.
     assert refused["category"] in {None, *categories}, refused
     return refused
 
@@ -203,7 +203,7 @@ def test_a_training_step_that_is_refused_any_of_its_allocations_leaves_nothing()
 def test_a_generate_that_is_refused_any_of_its_allocations_leaves_nothing():
     tries, weights, rehearsal = rehearsed(GENERATE)
     refused = check(tries, rehearsal, {"activations", "kv_cache", "workspace"}, False, 12)
-    # Of what PyTorch got once it had freed its cache nobody says who asked.
+    # Nobody says who asked for what PyTorch got once it had freed its cache.
     who, has_coped = refused["stack"], rehearsal["refusals"] > len(tries)
     assert any("generate" in call for call in who) or (not who and has_coped), refused
     held = {row["category"]: row["allocated_bytes"] for row in refused["held"]}

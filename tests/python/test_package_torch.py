@@ -430,7 +430,7 @@ def test_beside_its_loaders_a_tracker_draws_with_matplotlib_and_cupy_has_what_is
     assert told == {"pools": 1, "missing": []}, told
 
 
-# Of a CuPy that finds no device only the names of what is called can be looked at, and the parameters, of which CuPy's texts tell.
+# A CuPy that finds no device shows only the names of what is called, and the parameters, of which CuPy's texts tell.
 CUPY = """
     import json, warnings
     warnings.simplefilter("ignore")

@@ -5,9 +5,11 @@
 #include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "recorder/child.h"
@@ -152,17 +154,40 @@ static int falls_by(int argc, char **argv)
     return 96;
 }
 
+static void rise_and_fall(size_t height)
+{
+    void *area = mmap(NULL, height, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    MUST(area != MAP_FAILED);
+    memset(area, 1, height);
+    munmap(area, height);
+}
+
 /* waves NUMBER: resident memory rises to a new height and falls, over and over. */
 static int waves(int argc, char **argv)
 {
     size_t height = (size_t)8 << 20;
-    for (long left = (long)number(argc, argv, 1, 2); left > 0; left--, height += (size_t)2 << 20) {
-        void *area = mmap(NULL, height, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        MUST(area != MAP_FAILED);
-        memset(area, 1, height);
-        munmap(area, height);
-    }
+    for (long left = (long)number(argc, argv, 1, 2); left > 0; left--, height += (size_t)2 << 20)
+        rise_and_fall(height);
     return 0;
 }
 
-const struct command map_commands[] = {{"falls", falls_by}, {"waves", waves}, {NULL, NULL}};
+/* ripple: of 384 MiB, falls from a height that has a picture, and then from a little
+ * more. Says what the kernel's highest size is. */
+static int ripple(int argc, char **argv)
+{
+    const size_t base = (size_t)384 << 20, first = (size_t)8 << 20, more = (size_t)640 << 10;
+    void *area = mmap(NULL, base, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct rusage usage;
+    (void)argc;
+    (void)argv;
+    MUST(area != MAP_FAILED);
+    memset(area, 1, base);
+    rise_and_fall(first);
+    rise_and_fall(first + more);
+    MUST(getrusage(RUSAGE_SELF, &usage) == 0);
+    printf("highest=%lu\n", (unsigned long)usage.ru_maxrss * 1024);
+    return 0;
+}
+
+const struct command map_commands[] = {
+    {"falls", falls_by}, {"waves", waves}, {"ripple", ripple}, {NULL, NULL}};

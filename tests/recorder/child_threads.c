@@ -136,7 +136,8 @@ static int detached(int argc, char **argv)
 
 static void *until_cancelled(void *argument)
 {
-    while (argument) {
+    long *rounds = argument;
+    while (__atomic_fetch_add(rounds, 1, __ATOMIC_RELEASE) >= 0) {
         free(keep(malloc(MARKED)));
         pthread_testcancel();
     }
@@ -150,8 +151,10 @@ static int cancel(int argc, char **argv)
     for (long i = 0; i < n; i++) {
         pthread_t thread;
         void *result;
-        MUST(pthread_create(&thread, NULL, until_cancelled, &n) == 0);
-        usleep(1000);
+        long rounds = 0;
+        MUST(pthread_create(&thread, NULL, until_cancelled, &rounds) == 0);
+        while (__atomic_load_n(&rounds, __ATOMIC_ACQUIRE) < 2)
+            sched_yield();
         pthread_cancel(thread);
         MUST(pthread_join(thread, &result) == 0 && result == PTHREAD_CANCELED);
     }

@@ -97,7 +97,7 @@ def difference(expected, got):
 
 
 def right_or_refused(expected, has_names):
-    """Of a command: what it prints without a failure, or an error that says so."""
+    """What a command prints without a failure, or an error that says so."""
     def check(done):
         says_damage = r'could not be read|could not\s+read|that can be\s+read|"files_unreadable": [1-9]'
         if done.returncode == 0 and re.search(says_damage, done.stdout + done.stderr):

@@ -7,7 +7,7 @@ import re
 import subprocess
 
 MIB = 1024.0 * 1024.0
-# Of runs of a second: enough pictures for one of them to be taken while all buffers are alive, on a busy machine too.
+# For runs of a second: enough pictures for one of them to be taken while all buffers are alive, on a busy machine too.
 PICTURES = ("--picture-share", "25")
 
 

@@ -218,7 +218,7 @@ class Recording:
 
 
 def pid_of(path):
-    """Of a recording's file: mt_file_header.pid follows the magic, version, byte order, sizes, flags and kind."""
+    """The process of a recording's file: mt_file_header.pid follows the magic, version, byte order, sizes, flags and kind."""
     with open(path, "rb") as file:
         return struct.unpack_from("<I", file.read(64), 32)[0]
 

@@ -3,11 +3,11 @@
 
 import json
 import os
-import socket
 import tempfile
 
 import engine
 import memtally
+import ports
 
 PROGRAMS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "engines", "torch")
 
@@ -32,9 +32,7 @@ def rehearse(program, device="24GiB", statuses=(0,), allocator="", may_die=False
 def rehearse_ranks(program, device, statuses=(0,)):
     """The same of two processes that torchrun starts: what each wrote down, by its rank, and the document. They meet at
     an address and not at a name, which a bare machine may not know."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = ports.free_port()
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "figures")
         done = memtally.run("rehearse", "--device", device, "--requests", "0", "--no-suggest", "--json", "--", engine.torch(), "-m",

@@ -12,7 +12,7 @@ import importlib.machinery
 import sys
 import types
 
-# Of modules: this one, and its older name.
+# Names of modules: this one, and its older name.
 NAMES = ("cuda.bindings.runtime", "cuda.cudart")
 MISSING = "cuda.bindings.runtime has no %s in a rehearsal: what asked for it goes without"
 
@@ -140,7 +140,7 @@ C_TYPES = {"int": ctypes.c_int, "uint": ctypes.c_uint, "size": ctypes.c_size_t, 
 
 
 def address_of(value):
-    """Of a pointer as callers give it: a number, something with an address, or a buffer of the host's."""
+    """The address of a pointer as callers give it: a number, something with an address, or a buffer of the host's."""
     if value is None:
         return 0
     try:

@@ -25,7 +25,7 @@ WORKSPACES = {
 
 
 def workspace_bytes(ranks, tokens, width, element=2):
-    """Of FlashInfer's fused all-reduce: what all ranks exchange, and three times what they pass on without waiting."""
+    """The bytes of FlashInfer's fused all-reduce: what all ranks exchange, and three times what they pass on without waiting."""
     exchanged = ranks * tokens * width * element
     return exchanged + 3 * min(exchanged, MOST_COMMUNICATED_BYTES)
 

@@ -21,9 +21,10 @@ STATE = re.compile("conv|ssm|recurrent|state|rnn|linear|memory")
 KEYS_AND_VALUES = re.compile("key|value|kv")
 DEPTH = 6  # of what is within a cache
 QUICK = 0.01  # seconds for a token: what was not looked at yet is not told of a program that is killed
+TIMED_TOGETHER = 16  # tokens in quick succession
 WORDS = {"kv_cache": "cache", "recurrent_state": "state"}
 # What models without a class for it give back, as transformers.generation.utils.ALL_CACHE_NAMES.
-OUTPUTS = {"past_key_values": "kv_cache", "cache_params": "recurrent_state", "state": "recurrent_state", "mems": "kv_cache"}
+OUTPUTS = {"cache": "kv_cache", "past_key_values": "kv_cache", "cache_params": "recurrent_state", "state": "recurrent_state", "mems": "kv_cache"}
 
 
 def is_model(name):
@@ -36,11 +37,19 @@ def category_of(name):
     return "recurrent_state" if STATE.search(name) and not KEYS_AND_VALUES.search(name) else "kv_cache"
 
 
-@functools.lru_cache(maxsize=None)
-def mark_of(name):
+class Marks(dict):
     """What the recorder is told of an attribute: category and name."""
-    category = category_of(name)
-    return cpu.CATEGORIES[category], cpu.encoded(WORDS[category])
+
+    def __missing__(self, name):
+        category = category_of(name)
+        self[name] = mark = (cpu.CATEGORIES[category], cpu.encoded(WORDS[category]))
+        return mark
+
+
+def held_by(outputs):
+    """What a model gives back under these names, asked of the dictionary below its class: from transformers 5.24.0 on the class
+    writes into the program's output that the older names are no longer those."""
+    return [(name, dict.get(outputs, name)) for name in OUTPUTS if dict.__contains__(outputs, name)] if isinstance(outputs, dict) else []
 
 
 class Caches:
@@ -51,12 +60,14 @@ class Caches:
         self.tell = tell
         self.tell_anew = tell_anew
         self.caches = {}  # id: weak reference
+        self.whole = {}  # the same, of those that have no layers
         self.known = {}  # id of a storage of a device: weak reference
         self.is_cuda_there = torch.cuda.is_initialized
         self.is_compiling = hooks.compiling(torch)
         self.last_tokens = {}  # thread in a generate(): time
-        self.quick = set()  # of these threads, where tokens come so quickly that layers are looked at after each of them
+        self.quick = {}  # of these threads, where tokens come so quickly that layers are looked at after each of them: until the next time
         kinds = (getattr(torch, name, None) for name in ("dtype", "device", "Size"))
+        self.marks = Marks()
         self.plain = {int, float, str, bool, type(None), *kinds}  # what holds no tensor
 
     def wrap(self, module):
@@ -76,9 +87,17 @@ class Caches:
     def _keep(self, cache):
         key = id(cache)
         try:
-            self.caches[key] = weakref.ref(cache, lambda _: self.caches.pop(key, None))
+            self.caches[key] = weakref.ref(cache, lambda _: self._forget(key))
+            if hasattr(cache, "layers"):
+                self.whole.pop(key, None)
+            else:
+                self.whole[key] = self.caches[key]
         except TypeError:  # a class with slots
             pass
+
+    def _forget(self, key):
+        self.caches.pop(key, None)
+        self.whole.pop(key, None)
 
     def look(self):
         """At all of them. Never raises."""
@@ -86,71 +105,99 @@ class Caches:
             self.look_at(reference(), self.tell)
 
     def look_after_token(self, outputs):
-        """At layers that were left to this, and at what no layer of a cache has told. Never raises."""
+        """At layers that were left to this, and at what no layer of a cache has told. Never raises. Returns whether tokens come quickly."""
+        thread = threading.get_ident()
+        if self.quick.get(thread) and self._look_quickly(thread, outputs):
+            return True
         try:
-            layers = getattr(outputs.get("past_key_values"), "layers", None) if isinstance(outputs, dict) else None
-            if layers:
-                self._look_at_layers(layers)
-            elif isinstance(outputs, dict):
-                for name, category in OUTPUTS.items():
-                    value = outputs.get(name)
-                    if isinstance(value, (list, tuple)):
-                        self._look_into(value, category, self.tell, 0)
+            for name, value in held_by(outputs):
+                layers = getattr(value, "layers", None)
+                if layers:
+                    self._look_at_layers(layers, thread)
+                elif isinstance(value, (list, tuple)):
+                    self._look_into(value, OUTPUTS[name], self.tell, 0)
         except Exception as error:
             self.trace.failed("caches", error)
-        for reference in list(self.caches.values()):
+        self._look_at_whole()
+        return False
+
+    def _look_at_whole(self):
+        for reference in list(self.whole.values()):
             cache = reference()
             if cache is not None and not hasattr(cache, "layers"):
                 self.look_at(cache, self.tell)
 
-    def _look_at_layers(self, layers):
-        """Of the cache of a token that was just written."""
-        now, thread = time.monotonic(), threading.get_ident()
+    def _look_at_layers(self, layers, thread):
+        """Looks at the cache of a token that was just written."""
+        now = time.monotonic()
         if thread in self.quick:
             for layer in list(layers):
                 self.look_at_layer(layer)
         last = self.last_tokens.get(thread)
         if last is None:  # outside of generate(): a loop of the program's own may end at any token
             return
-        is_quick = now - last < QUICK and not self.is_cuda_there()  # devices are told the time as well
-        (self.quick.add if is_quick else self.quick.discard)(thread)
+        tokens = TIMED_TOGETHER if thread in self.quick else 1
+        if now - last < QUICK * tokens and not self.is_cuda_there():  # devices are told the time as well
+            self.quick[thread] = TIMED_TOGETHER - 1
+        else:
+            self.quick.pop(thread, None)
         self.last_tokens[thread] = now
+
+    def _look_quickly(self, thread, outputs):
+        """At the layers of a token in quick succession, as look_at_layer() does. It runs between the program's tokens, when the processor
+        has forgotten all of ours: the fewest steps. Whether that was all."""
+        label, marks, plain, plain_tensor = self.labels.label_block, self.marks, self.plain, self.torch.Tensor
+        try:
+            for layer in (dict.get(outputs, "cache") or dict.get(outputs, "past_key_values")).layers:
+                for name, value in layer.__dict__.items():
+                    kind = type(value)
+                    if kind is plain_tensor:
+                        storage = value.untyped_storage()
+                        address = storage.data_ptr()
+                        if value.is_cpu and storage.resizable() and not storage.is_shared() and address:
+                            label(address, storage.nbytes(), *marks[name])
+                        elif address:
+                            self.look_at_layer(layer)
+                    elif kind not in plain:
+                        self.look_at_layer(layer)
+            self.quick[thread] -= 1
+        except Exception:  # new names, tensors without a storage, outputs without layers
+            return False
+        if self.whole:
+            self._look_at_whole()
+        return True
 
     def during_generate(self, generate):
         """Makes the function of that name: how quick its tokens are is not known yet."""
 
         def generate_anew(*args, **kwargs):
             thread = threading.get_ident()
-            self.quick.discard(thread)
+            self.quick.pop(thread, None)
             self.last_tokens[thread] = 0.0
             try:
                 return generate(*args, **kwargs)
             finally:
-                self.quick.discard(thread)
+                self.quick.pop(thread, None)
                 self.last_tokens.pop(thread, None)
 
         return generate_anew
 
     def around_layer(self, update):
-        """Makes the function that changes a layer. It runs for each layer and token: the shortest way."""
-        is_compiling = self.is_compiling
+        """Makes the function that changes a layer. It runs for each layer and token: the shortest way. torch.compile() is shown
+        the function itself."""
         quick, this_thread, look_at_layer = self.quick, threading.get_ident, self.look_at_layer
 
-        def look(layer):
-            if this_thread() not in quick:
-                look_at_layer(layer)
-
         def update_and_look(layer, *args, **kwargs):
-            if is_compiling():
-                return update(layer, *args, **kwargs)
             try:
                 result = update(layer, *args, **kwargs)
             except BaseException as error:
                 hooks.leave_out_own_frames(error)
                 raise
-            look(layer)
+            if this_thread() not in quick:
+                look_at_layer(layer)
             return result
 
+        update_and_look._torchdynamo_inline = update
         return update_and_look
 
     def look_at(self, cache, tell=None):
@@ -166,11 +213,14 @@ class Caches:
         except Exception as error:
             self.trace.failed("caches", error)
             self.caches.clear()
+            self.whole.clear()
 
     def look_at_layer(self, layer):
         """After it has changed, as look_at() does and never raising: the short way for plain tensors of the host's heap."""
         labels, plain, plain_tensor = self.labels, self.plain, self.torch.Tensor
         label = labels.label_block
+        if self.is_compiling():
+            return
         if label is None or self.is_cuda_there():
             self.look_at(layer)
             return
@@ -181,7 +231,7 @@ class Caches:
                     storage = value.untyped_storage()
                     address = storage.data_ptr()
                     if address and value.is_cpu and storage.resizable() and not storage.is_shared():
-                        label(address, storage.nbytes(), *mark_of(name))
+                        label(address, storage.nbytes(), *self.marks[name])
                     elif address:
                         self.tell_anew(value, category_of(name), WORDS[category_of(name)])
                 elif kind not in plain:

@@ -12,6 +12,7 @@ from . import frames
 # (what is asked, what starts its peaks anew)
 PAIRS = (("_cuda_memoryStats", "_cuda_resetPeakMemoryStats"),
          ("_accelerator_getDeviceStats", "_accelerator_resetPeakStats"))
+NO_DEVICES = {}
 
 
 class Counts:
@@ -61,16 +62,16 @@ class Counts:
         return forget
 
     def read(self):
-        """What is there now and what was the most since the last time: {place: bytes}, a place being "host" or a device."""
-        now, most = {}, {}
-        if self.sees_host:
-            most["host"] = self.recorder.highest(0)
-            now["host"] = self.recorder.heap(0)
-        if self.ask and self.is_cuda_there():
-            with self.lock:
-                for device in range(self.torch._C._cuda_getDeviceCount()):
-                    self._read_device(device, now, most)
-        return now, most
+        """What is there now and what was the most since the last time: of the host, and of devices, {device: bytes}."""
+        most = self.recorder.highest(0) if self.sees_host else 0
+        host = self.recorder.heap(0) if self.sees_host else 0
+        if not self.ask or not self.is_cuda_there():
+            return host, most, NO_DEVICES, NO_DEVICES
+        now, most_of_devices = {}, {}
+        with self.lock:
+            for device in range(self.torch._C._cuda_getDeviceCount()):
+                self._read_device(device, now, most_of_devices)
+        return host, most, now, most_of_devices
 
     def _read_device(self, device, now, most):
         stats = self.ask(device)

@@ -54,8 +54,8 @@ class Labels:
         self.label_block = None
 
     def tell(self, tensor, category, name):
-        """Of a tensor that is looked at again and again: only when something of it is new. Its storage is known by a weak
-        reference, since torch.utils.swap_tensors() refuses tensors that have one."""
+        """Tells of a tensor that is looked at again and again only if something of it is new. Its storage is known by a weak reference,
+        since torch.utils.swap_tensors() refuses tensors that have one."""
         storage = tensor.untyped_storage()
         key, address = id(storage), storage.data_ptr()
         known = self.told.get(key)
@@ -161,15 +161,17 @@ class Steps:
         hooks.replace(module, "GenerationMixin._update_model_kwargs_for_generation", self._after_token)
 
     def _after_token(self, function):
+        look, scopes = self.caches.look_after_token, self.scopes
+
         def token_and_look(generator, outputs, *args, **kwargs):
-            self.caches.look_after_token(outputs)
+            is_quick = look(outputs)
             try:
                 result = function(generator, outputs, *args, **kwargs)
             except BaseException as error:
                 hooks.leave_out_own_frames(error)
                 raise
-            if self.scopes.names[-1:] == ["prefill"]:
-                self.scopes.become("decode")
+            if not is_quick and scopes.names[-1:] == ["prefill"]:
+                scopes.become("decode")
             return result
 
         return token_and_look

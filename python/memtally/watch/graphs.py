@@ -96,7 +96,7 @@ def word_at(names, text):
 
 
 def length_at(names, path):
-    """Of a list, or a number itself; "-" is neither."""
+    """The length of a list, or a number itself; "-" is neither."""
     value = None if path == UNKNOWN else value_at(names, path)
     if isinstance(value, (list, tuple)):
         return len(value)

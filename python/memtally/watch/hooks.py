@@ -126,7 +126,7 @@ def plain(method):
 
 
 def leave_out_own_frames(error):
-    """Of an exception that passes through us: to be raised again, as if it had come without us."""
+    """Takes our frames out of an exception that passes through us, which is then raised again as if it had come without us."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename.startswith(OWN_FOLDER):
         trace = trace.tb_next

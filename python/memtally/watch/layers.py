@@ -42,7 +42,7 @@ class Record:
         self.caches = {}  # which: weak reference, bytes by place
         self.cache = {"host": 0, "device": 0}  # the most of all of them
         self.passes = {"forward": None, "backward": None}  # the most, by place
-        self.open = {}  # pass: [what was there before, the most since]
+        self.open = {}  # pass: what it has found
 
     @property
     def depth(self):
@@ -57,13 +57,14 @@ class Layers:
         self.records = {}  # id of the module: Record
         self.roots = 0
         self.active = []  # records with a pass that is not over
-        self.states = []  # of these passes: [what was there before, the most since]
+        self.states = []  # of these passes: what a pass has found, see _begin()
         self.calls = []  # innermost last
         self.unclaimed = weakref.WeakValueDictionary()  # by id: a module may forbid to be hashed
         self.classes = set()
         self.handle = None
         self.next_write = 0.0
         self.is_compiling = hooks.compiling(torch)
+        self.is_grad_enabled = torch.is_grad_enabled
 
     def start(self, watch):
         self.counts.start()
@@ -155,13 +156,19 @@ class Layers:
             record = None if layers.is_compiling() else layers.records.get(id(self))
             if record is None or record.module() is not self:
                 return own(self, *args, **kwargs) if own else super(kind, self).__call__(*args, **kwargs)
-            layers._quietly(layers._enter, record, args, kwargs)
+            try:
+                layers._enter(record, args, kwargs)
+            except Exception as error:
+                layers._failed(error)
             result = None
             try:
                 result = own(self, *args, **kwargs) if own else super(kind, self).__call__(*args, **kwargs)
                 return result
             finally:
-                layers._quietly(layers._leave, record, result)
+                try:
+                    layers._leave(record, result)
+                except Exception as error:
+                    layers._failed(error)
 
         kind.__call__ = __call__
 
@@ -173,28 +180,30 @@ class Layers:
         try:
             call(*args)
         except Exception as error:
-            self.trace.failed("layers", error)
-            self.records.clear()
-            self.active.clear()
-            self.states.clear()
-            self.calls.clear()
+            self._failed(error)
+
+    def _failed(self, error):
+        self.trace.failed("layers", error)
+        self.records.clear()
+        self.active.clear()
+        self.states.clear()
+        self.calls.clear()
 
     # Passes.
 
     def _look(self):
-        """What is there now; those that are in a pass learn what was the most since the last look."""
-        now, most = self.counts.read()
-        for _, known in self.states:
-            for place, value in most.items():
-                if value > known.get(place, 0):
-                    known[place] = value
-        return now
+        """What is there now. The pass that was begun last learns what was the most since the last look, and tells those around it
+        when it is over."""
+        host, most, devices, most_of_devices = self.counts.read()
+        if self.states:
+            _learn(self.states[-1], most, most_of_devices)
+        return host, devices
 
     def _begin(self, record, which):
         if which in record.open:  # of checkpoints the forward pass comes again
             return
-        now = self._look()
-        record.open[which] = state = [now, dict(now)]
+        host, devices = self._look()
+        record.open[which] = state = [host, host, devices, dict(devices)]  # what was there before and the most since, twice
         self.active.append(record)
         self.states.append(state)
 
@@ -204,45 +213,54 @@ class Layers:
         self._look()
         state = record.open.pop(which)
         self._close(state)
-        before, most = state
-        taken = {"host": 0, "device": 0}
-        for place, value in most.items():
-            taken["host" if place == "host" else "device"] += value - before.get(place, 0)
+        before, most, before_on_devices, most_on_devices = state
+        host = most - before
+        device = sum(most_on_devices[one] - before_on_devices.get(one, 0) for one in most_on_devices) if most_on_devices else 0
         known = record.passes[which]
         if known is None:
-            record.passes[which] = taken
-        else:
-            for place, value in taken.items():
-                if value > known[place]:
-                    known[place] = value
+            record.passes[which] = {"host": host, "device": device}
+            return
+        if host > known["host"]:
+            known["host"] = host
+        if device > known["device"]:
+            known["device"] = device
 
     def _close(self, state):
-        """Most often what was opened last."""
-        if self.states and self.states[-1] is state:
-            self.states.pop()
+        """Most often what was begun last."""
+        states = self.states
+        if states and states[-1] is state:
+            states.pop()
             self.active.pop()
+            if states:
+                _learn(states[-1], state[1], state[3])
             return
-        at = next((i for i, one in enumerate(self.states) if one is state), None)
-        if at is not None:
-            del self.states[at], self.active[at]
+        at = next((i for i, one in enumerate(states) if one is state), None)
+        if at is None:
+            return
+        for inner in states[at + 1:]:
+            _learn(state, inner[1], inner[3])
+        if at:
+            _learn(states[at - 1], state[1], state[3])
+        del states[at], self.active[at]
 
     def _enter(self, record, args, kwargs):
         record.calls += 1
         self.calls.append(record)
-        if self.torch.is_grad_enabled():
+        if self.is_grad_enabled():
             for tensor in _tensors((args, kwargs)):
                 self._when_reached(tensor, self._end, record)
         self._begin(record, "forward")
 
     def _leave(self, record, result):
         self._end(record, "forward")
-        if self.calls[-1:] == [record]:
-            self.calls.pop()
-        elif record in self.calls:
-            del self.calls[self.calls.index(record):]
+        calls = self.calls
+        if calls and calls[-1] is record:
+            calls.pop()
+        elif record in calls:
+            del calls[calls.index(record):]
         for tensor in (result,) if type(result) is self.torch.Tensor else _tensors(result):
             self._when_reached(tensor, self._begin, record)
-        if not self.calls and time.monotonic() > self.next_write:
+        if not calls and time.monotonic() > self.next_write:
             self.write()
 
     def _when_reached(self, tensor, call, record):
@@ -264,7 +282,7 @@ class Layers:
     # Caches.
 
     def _wrap_caches(self, module):
-        """Of transformers' caches the parts for each layer; older versions have one object for all."""
+        """Hooks the parts for each layer of transformers' caches; older versions have one object for all."""
         kinds = {name: kind for name, kind in vars(module).items()
                  if isinstance(kind, type) and kind.__module__ == module.__name__ and "update" in vars(kind)}
         of_layers = {name: kind for name, kind in kinds.items() if name.endswith("Layer") or name.endswith("LayerMixin")}
@@ -328,6 +346,16 @@ class Layers:
         return values
 
 
+def _learn(state, most, most_of_devices):
+    if most > state[1]:
+        state[1] = most
+    if most_of_devices:
+        known = state[3]
+        for device, value in most_of_devices.items():
+            if value > known.get(device, 0):
+                known[device] = value
+
+
 def _repeated(module):
     """The children of a list of modules that are all of one class."""
     children = list(module.children())
@@ -358,7 +386,7 @@ def _tensors(value, depth=0):
 
 
 def _bytes_of(tensors):
-    """Of storages, each once: {"host": …, "device": …}."""
+    """The bytes of the tensors' storages, each once: {"host": …, "device": …}."""
     storages = {}
     for tensor in tensors:
         tensor = getattr(tensor, "_local_tensor", tensor)

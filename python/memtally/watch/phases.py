@@ -3,6 +3,7 @@
 outlives it is for its category."""
 
 import itertools
+import os
 import threading
 import time
 
@@ -12,8 +13,9 @@ MOST_TIMES = 256  # of one function: a server's steps would be without end
 UNTRIED = "%s %s is none of the versions that memtally is known to read rightly (%s): totals hold, and what memory is for may not"
 
 history = None  # of the allocator, once there is one
-after = None  # called with its category when an outermost phase is over
-open_phases = []  # (number, category) over all threads
+after = None  # called when no phase is open any more, with the categories of all that there were since none was
+open_phases = {}  # number: (category, thread)
+_over = set()  # categories of phases that ended while others were open
 _numbers = itertools.count(1)
 _lock = threading.Lock()
 
@@ -23,21 +25,42 @@ def begin(trace, category, name):
         history.drain()
     number = next(_numbers)
     with _lock:
-        open_phases.append((number, category))
+        open_phases[number] = (category, threading.get_ident())
     trace.line("b", time.monotonic_ns(), number, category, name)
     return number
 
 
 def end(trace, number):
+    categories = _close(number)
     if history:
         history.drain()
     trace.line("d", time.monotonic_ns(), number)
-    with _lock:
-        category = dict(open_phases).get(number)
-        open_phases[:] = [phase for phase in open_phases if phase[0] != number]
-    if after and not open_phases:
-        after(category)
+    if after and categories:
+        after(categories)
     trace.flush()
+
+
+def _close(number):
+    """What there was when this was the last one."""
+    with _lock:
+        if number in open_phases:
+            _over.add(open_phases.pop(number)[0])
+        categories = set() if open_phases else set(_over)
+        if not open_phases:
+            _over.clear()
+    return categories
+
+
+def _in_child():
+    """The parent's other threads, which hold the lock or are in a phase, are not there."""
+    global _lock
+    _lock = threading.Lock()
+    for number, (_, thread) in list(open_phases.items()):
+        if thread != threading.get_ident():
+            del open_phases[number]
+
+
+os.register_at_fork(after_in_child=_in_child)
 
 
 def quietly(trace, what, call, *args):
@@ -93,7 +116,7 @@ def wrap_graphs(trace, torch):
 
     def make_enter(enter):
         def __enter__(self):
-            has_one = any(category == "graphs" for _, category in open_phases)
+            has_one = any(category == "graphs" for category, _ in list(open_phases.values()))
             self._memtally = None if has_one else quietly(trace, "phases", begin, trace, "graphs", "graph capture")
             return enter(self)
 

@@ -46,7 +46,7 @@ class Pool:
 
 
 def _path():
-    """Of the library, where it is loaded."""
+    """The path of the library, if it is loaded."""
     with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
         for line in file:
             path = line.partition("/")

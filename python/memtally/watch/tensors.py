@@ -91,7 +91,7 @@ class Holders:
             self.trace.line("h", time.monotonic_ns(), "%x" % address, category, name)
 
     def tell_anew(self, tensor, category, name):
-        """Of blocks that come and go, where another one may have the address by now."""
+        """Tells of blocks that come and go: another one may have the address by now."""
         if type(tensor) is self.torch.Tensor and tensor.is_cpu and self.labels.label_block:  # most are such
             return self._tell_on_host(self.labels.tell_anew, tensor, category, name)
         if self._has_parts(tensor, self.tell_anew, category, name):
@@ -104,8 +104,8 @@ class Holders:
             self.trace.line("h", time.monotonic_ns(), "%x" % address, category, name)
 
     def _has_parts(self, tensor, tell, category, name, depth=0):
-        """Of a tensor that is made of others, as a quantised one is, they are told. Whether it is. One that was swapped may be a
-        part of itself."""
+        """Tells of the parts of a tensor that is made of others, as a quantised one is. Returns whether it is. One that was swapped may be
+        a part of itself."""
         flatten = getattr(type(tensor), "__tensor_flatten__", None)
         if flatten is None or hasattr(tensor, "_local_tensor"):
             return False
@@ -151,8 +151,8 @@ class Holders:
         self.next_look = time.monotonic() + took / SHARE
         self.next_after_phase = time.monotonic() + took / SHARE_AFTER_PHASES
 
-    def look_after_phase(self, category):
-        if category == "weights" or time.monotonic() >= self.next_after_phase:
+    def look_after_phase(self, categories):
+        if "weights" in categories or time.monotonic() >= self.next_after_phase:
             self.look()
 
     def look_now_and_then(self):

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <memtally/error.h>
 #include <memtally/units.h>
 #include <stdio.h>
 #include <stdlib.h>

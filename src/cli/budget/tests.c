@@ -2,6 +2,7 @@
 /* A manifest's keys. Knows no schedule. */
 #include "cli/budget/tests.h"
 
+#include <memtally/error.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -67,12 +67,12 @@ static const struct cli_option attach_options[] = {
     {.name = "picture-share",
      .kind = CLI_REAL,
      .argument = "PERCENT",
-     .fallback = "0.4",
+     .fallback = "0.3",
      .least = 0,
      .most = 100,
      .offset = AT(picture_share),
      .help = "how much of a core pictures of the resident pages may take while memtally watches; "
-             "all else takes 0.5 % at most"},
+             "all else takes 0.17 % at most"},
     {.name = "no-endpoint",
      .kind = CLI_FLAG,
      .offset = AT(no_endpoint),
@@ -116,7 +116,7 @@ struct target {
 };
 
 static int attach(const struct attach_options *options, const struct target *target,
-                  const char *folder, uint64_t lasts_ns, struct mt_drive_running *running,
+                  const char *folder, uint64_t lasts_ns, struct cli_server_words *said,
                   struct mt_error *error)
 {
     const volatile sig_atomic_t *caught = cli_catch_signals();
@@ -133,7 +133,7 @@ static int attach(const struct attach_options *options, const struct target *tar
     if (result < 0)
         return result;
     int may_ask = !options->no_endpoint && mt_http_start(NULL) == MT_OK;
-    mt_drive_running_look("/proc", target->pid, may_ask ? ASK_MS : 0, running);
+    cli_server_words_look(said, target->pid, may_ask ? ASK_MS : 0);
     if (may_ask)
         mt_http_stop();
     result = watch(run, lasts_ns, caught, error);
@@ -211,10 +211,25 @@ static int find_target(const struct cli_call *call, struct target *target)
     return pid ? read_pid(pid, &target->pid) : find_container(options->container, target);
 }
 
+static int watch_and_show(const struct attach_options *options, const struct target *target,
+                          const char *folder, uint64_t lasts_ns, const struct mt_moment *moment)
+{
+    struct mt_error error = {.offset = MT_NO_OFFSET};
+    struct cli_server_words *said = calloc(1, sizeof *said);
+    if (!said) {
+        cli_complain("attach: out of memory");
+        return CLI_EXIT_CANNOT;
+    }
+    int result = attach(options, target, folder, lasts_ns, said, &error);
+    int code = result < 0 ? cli_fail(&error) : show(options, target, folder, said, moment, &error);
+    cli_server_words_finish(said);
+    free(said);
+    return code;
+}
+
 static int run_target(const struct attach_options *options, const struct target *target)
 {
     struct mt_error error = {.offset = MT_NO_OFFSET};
-    struct cli_server_words said = {0};
     struct mt_moment moment;
     char folder[PATH_MAX];
     uint64_t lasts_ns;
@@ -227,9 +242,7 @@ static int run_target(const struct attach_options *options, const struct target 
         result = cli_choose_folder(options->output, "attach", folder, &error);
     if (result < 0)
         return cli_fail(&error);
-    result = attach(options, target, folder, lasts_ns, &said.running, &error);
-    int code =
-        result < 0 ? cli_fail(&error) : show(options, target, folder, &said, &moment, &error);
+    int code = watch_and_show(options, target, folder, lasts_ns, &moment);
     if (!options->output)
         mt_drive_folder_remove(folder);
     return code;

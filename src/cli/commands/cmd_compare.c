@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* memtally compare: two tallies, or a tally and a calculator's figures, against bands. */
 #include <inttypes.h>
+#include <memtally/error.h>
 #include <memtally/model_file.h>
 #include <memtally/predict.h>
 #include <memtally/recording.h>
+#include <memtally/residue.h>
 #include <memtally/units.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* memtally estimate: the tally of a model before it is loaded. */
 #include <malloc.h>
+#include <memtally/error.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <unistd.h>

@@ -22,6 +22,7 @@
 #include "cli/document/grown.h"
 #include "cli/forward.h"
 #include "cli/grown.h"
+#include "cli/interrupt.h"
 #include "cli/shared_options.h"
 #include "drive/give_back.h"
 #include "net/http_client.h"
@@ -393,9 +394,13 @@ static void tell_growth(struct cli_grown *grown, int waits)
 
 /* ---- the run ---- */
 
+/* Until the program ends, or memtally is asked to, of which a program that memtally starts hears
+ * itself. */
 static void watch(struct mt_guard *guard, struct called *called, struct cli_grown *grown,
                   int is_quiet)
 {
+    static const volatile sig_atomic_t never;
+    const volatile sig_atomic_t *is_over = mt_guard_job(guard) ? &never : cli_catch_signals();
     struct mt_guard_status status = {0};
     do {
         struct mt_guard_status before = status;
@@ -406,7 +411,7 @@ static void watch(struct mt_guard *guard, struct called *called, struct cli_grow
             follow_growth(grown, guard, &before, &status);
         tell_growth(grown, 0);
         tell_asked(&called->asked, is_quiet);
-    } while (status.running);
+    } while (status.running && !*is_over);
 }
 
 static int exit_of(const struct mt_error *error, int starts)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* memtally place: which layers and experts go to which device. */
 #include <errno.h>
+#include <memtally/error.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* memtally rehearse: an engine's own plan on devices that are not there. */
 #include <inttypes.h>
+#include <memtally/error.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

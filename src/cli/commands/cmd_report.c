@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* memtally report: a recording in any format. */
+#include <memtally/error.h>
 #include <stdint.h>
 #include <string.h>
 #include <unistd.h>

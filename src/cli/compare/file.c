@@ -72,7 +72,7 @@ static const char *read_name(struct reading *reading, const json_t *object, cons
     return name ? name : "";
 }
 
-/* Of what is no known provenance the least sure one is taken. */
+/* If the word is no known provenance, the least sure one is taken. */
 static enum mt_provenance provenance_of(const json_t *object)
 {
     const char *name = json_string_value(json_object_get(object, "provenance"));

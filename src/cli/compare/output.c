@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <memtally/residue.h>
 #include <stdio.h>
 
 #include <memtally/units.h>

@@ -2,6 +2,7 @@
 /* A comparison as text for people. */
 #include <inttypes.h>
 #include <math.h>
+#include <memtally/residue.h>
 #include <memtally/units.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A document as CSV: its runs, or else the rows of its tally. */
+#include <memtally/provenance.h>
+#include <memtally/tally.h>
 #include <memtally/units.h>
 
 #include "emit/csv.h"

@@ -3,6 +3,9 @@
 #include "document.h"
 
 #include <inttypes.h>
+#include <memtally/provenance.h>
+#include <memtally/recording.h>
+#include <memtally/tally.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -16,13 +16,13 @@
 #include "base/strbuf.h"
 #include "cli/console.h"
 #include "container/container.h"
-#include "drive/rehearsed.h"
 
 struct mt_device_histories; /* both of <memtally/recording.h> */
 struct mt_device_timeline;
 struct mt_estimate;         /* <memtally/predict.h> */
 struct mt_recording_damage; /* all of <memtally/recording.h> */
 struct mt_recording_mark;
+struct mt_rehearsed; /* "drive/rehearsed.h" */
 struct mt_stack_list;
 struct mt_tally;          /* <memtally/tally.h> */
 struct mt_timeline_point; /* <memtally/recording.h> */

@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* An estimate as text for people: the verdict, what was asked, each place, the pool, the flags. */
 #include <inttypes.h>
+#include <memtally/predict.h>
+#include <memtally/provenance.h>
+#include <memtally/settings.h>
+#include <memtally/tally.h>
 #include <memtally/units.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/document/shell.h"
+#include "cli/document/verdict.h"
 #include "emit/text.h"
 #include "internal.h"
 

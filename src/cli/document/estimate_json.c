@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* What only an estimate has, as JSON, and an estimate as CSV. */
+#include <memtally/predict.h>
+#include <memtally/processor.h>
+#include <memtally/provenance.h>
+#include <memtally/settings.h>
+#include <memtally/tally.h>
 #include <memtally/units.h>
 
 #include "cli/document/shell.h"

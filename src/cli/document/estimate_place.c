@@ -2,6 +2,8 @@
 /* One place of an estimate as a table, and as an equation whose printed figures add up. */
 #include <inttypes.h>
 #include <math.h>
+#include <memtally/provenance.h>
+#include <memtally/tally.h>
 #include <memtally/units.h>
 #include <stdio.h>
 #include <string.h>
@@ -103,7 +105,7 @@ int cli_estimate_rows_are_same(const struct mt_tally_row *a, const struct mt_tal
     return 1;
 }
 
-/* Of a rehearsal all that is exact is the engine's word, which is said once for all: names need the
+/* All that is exact in a rehearsal is the engine's word, which is said once for all: names need the
  * room more than rules do. */
 static int is_rehearsed(const struct mt_tally_place *place)
 {

@@ -3,13 +3,13 @@
 #ifndef CLI_DOCUMENT_PARTS_H
 #define CLI_DOCUMENT_PARTS_H
 
-#include <memtally/predict.h>
-#include <memtally/recording.h>
-
 #include "document.h"
 #include "emit/json.h"
 #include "emit/text_table.h"
 
+struct mt_predict_settings; /* <memtally/settings.h> */
+struct mt_stack_entry;      /* both of <memtally/recording.h> */
+struct mt_stack_list;
 struct mt_tally; /* all of <memtally/tally.h> */
 struct mt_tally_place;
 struct mt_tally_process;
@@ -76,13 +76,6 @@ void cli_table_draw(struct mt_text_table *table, const struct cli_terminal *term
 /* A label and what is said of it, wrapped. */
 void cli_table_fact(const struct cli_terminal *terminal, struct mt_strbuf *out, const char *label,
                     const char *format, ...) __attribute__((format(printf, 4, 5)));
-
-/* The same with a verdict for a label, in its colour. */
-void cli_table_verdict(const struct cli_terminal *terminal, struct mt_strbuf *out,
-                       enum mt_verdict verdict, const char *reason);
-
-/* The colour of a verdict, "" where there are none. Borrowed, static. */
-const char *cli_verdict_style(const struct cli_terminal *terminal, enum mt_verdict verdict);
 
 /* A time such as "812 ms", "3.40 s" or "2 min 05 s"; "?" where it is MT_UNKNOWN. Returns text. */
 #define CLI_TIME_TEXT 40

@@ -3,7 +3,10 @@
 
 #include "internal.h"
 
+#include <memtally/predict.h>
+#include <memtally/provenance.h>
 #include <memtally/recording.h>
+#include <memtally/tally.h>
 #include <memtally/units.h>
 
 static void put_detail(struct mt_json *json, const struct mt_tally_detail *detail)

@@ -3,6 +3,7 @@
 #include "placement.h"
 
 #include <inttypes.h>
+#include <memtally/predict.h>
 #include <memtally/units.h>
 #include <stdio.h>
 #include <string.h>

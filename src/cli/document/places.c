@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The breakdown of each place as a table, and the processes behind it. */
 #include <inttypes.h>
+#include <memtally/provenance.h>
+#include <memtally/tally.h>
 #include <memtally/units.h>
 #include <stdio.h>
 #include <string.h>

@@ -3,6 +3,7 @@
  *
  * Their figures are in GB of 10^9 bytes. What is in the total and is neither weights, KV cache nor
  * activations is "framework overhead" there, so that the four add up to the total. */
+#include <memtally/tally.h>
 #include <string.h>
 
 #include <memtally/units.h>

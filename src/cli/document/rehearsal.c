@@ -2,11 +2,13 @@
 /* A rehearsal as text for people: the command line, how it went, what would fit, what came late. */
 #include <inttypes.h>
 #include <memtally/rehearsal.h>
+#include <memtally/tally.h>
 #include <memtally/units.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "cli/document/shell.h"
+#include "drive/rehearsed.h"
 #include "emit/text.h"
 #include "internal.h"
 

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* What only a rehearsal has, as JSON. */
+#include <memtally/tally.h>
 #include <string.h>
 
 #include <memtally/rehearsal.h>
 #include <memtally/units.h>
 
+#include "drive/rehearsed.h"
 #include "internal.h"
 
 /* What was at the place that had no room, by category. */

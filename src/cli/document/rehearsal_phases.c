@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "drive/rehearsed.h"
 #include "internal.h"
 
 #define SHOWN 24

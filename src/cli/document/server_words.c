@@ -7,7 +7,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "cli/hub_cache.h"
 
@@ -60,32 +59,51 @@ static void note_loaded(struct cli_server_words *said)
                  mt_format_size(said->running.loaded_device_bytes, device));
 }
 
-static int is_there(const char *path)
+/* The file or folder that the server's word for its model means; 0 where there is none. */
+static int find_model(const struct mt_drive_running *running,
+                      const struct mt_drive_running_files *opened, char path[PATH_MAX])
 {
-    struct stat status;
-    return stat(path, &status) == 0;
+    const struct mt_model_files *files = &opened->files;
+    return (*running->model && mt_drive_running_path(opened, running->model, path) &&
+            cli_files_have(files, path)) ||
+           cli_hub_cache_find(files, running->model, running->variables, path, PATH_MAX);
 }
 
-/* The file or folder that the server's word for its model means here; 0 where there is none. */
-static int find_model(const struct mt_drive_running *running, const struct mt_tally *tally,
-                      char path[PATH_MAX])
+void cli_server_words_look(struct cli_server_words *said, int pid, uint64_t timeout_ms)
 {
-    char found[PATH_MAX];
-    if (*running->model && mt_drive_running_path("/proc", running, running->model, path) &&
-        is_there(path))
-        return 1;
-    if (cli_hub_cache_find(running->model, running->variables, found, sizeof found) &&
-        mt_drive_running_path("/proc", running, found, path))
-        return 1;
-    return tally->model_path && mt_drive_running_path("/proc", running, tally->model_path, path) &&
-           is_there(path);
+    struct mt_drive_running_files opened;
+    char path[PATH_MAX];
+    mt_drive_running_look("/proc", pid, timeout_ms, &said->running);
+    if (!*said->running.engine)
+        return;
+    mt_drive_running_files_open("/proc", &said->running, &opened);
+    if (find_model(&said->running, &opened, path))
+        mt_drive_running_header_open(&opened.files, path, &said->header);
+    mt_drive_running_files_close(&opened);
+}
+
+void cli_server_words_finish(struct cli_server_words *said)
+{
+    mt_drive_running_header_close(&said->header);
+}
+
+/* A server that does not say which model it has may have mapped one. */
+static void read_mapped_model(struct cli_server_words *said, const char *mapped)
+{
+    struct mt_drive_running_files opened;
+    char path[PATH_MAX];
+    mt_drive_running_files_open("/proc", &said->running, &opened);
+    if (mt_drive_running_path(&opened, mapped, path) && cli_files_have(&opened.files, path) &&
+        mt_drive_running_lives("/proc", &said->running))
+        mt_drive_running_header_open(&opened.files, path, &said->header);
+    mt_drive_running_files_close(&opened);
 }
 
 static int tell(struct cli_server_words *said, struct mt_tally *tally, struct mt_error *error)
 {
-    char path[PATH_MAX];
-    int has_model = find_model(&said->running, tally, path);
-    mt_drive_running_words(&said->running, has_model ? path : NULL, tally, &said->words);
+    if (!said->header.model && !*said->header.why && *said->running.engine && tally->model_path)
+        read_mapped_model(said, tally->model_path);
+    mt_drive_running_words(&said->running, &said->header, tally, &said->words);
     for (size_t i = 0; i < said->words.n; i++) {
         int result = mt_tally_tell(tally, &said->words.items[i], error);
         if (result < 0)
@@ -100,7 +118,7 @@ static void describe(struct cli_server_words *said, const struct mt_tally *tally
     said->engine = (struct cli_document_engine){
         .name = running->engine, .version = or_null(running->version), .path = NULL};
     said->model = (struct cli_document_model){
-        .path = tally->model_path ? tally->model_path : running->model,
+        .path = tally->model_path ? tally->model_path : running->shown_model,
         .parameters = MT_UNKNOWN,
         .weight_bytes = MT_UNKNOWN,
         .layers = MT_UNKNOWN,

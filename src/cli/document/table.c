@@ -2,13 +2,16 @@
 /* A document as text for people: what was run, the breakdown, the machine, what was not seen; how
  * it went over time, its runs and call stacks. */
 #include <inttypes.h>
+#include <memtally/predict.h>
 #include <memtally/recording.h>
+#include <memtally/tally.h>
 #include <memtally/units.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/document/verdict.h"
 #include "emit/sparkline.h"
 #include "emit/text.h"
 #include "emit/text_table.h"

@@ -3,6 +3,7 @@
 #include "cli/document/torch_table.h"
 
 #include <inttypes.h>
+#include <memtally/error.h>
 #include <memtally/units.h>
 #include <stdio.h>
 #include <string.h>

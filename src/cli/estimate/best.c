@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* Which of several files is the largest that fits. */
+#include <memtally/error.h>
+#include <memtally/predict.h>
+#include <memtally/tally.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "cli/document/internal.h"
+#include "cli/document/verdict.h"
 #include "cli/estimate/estimate.h"
 
 /* All files with their estimates, or why one could not be estimated (a code other than 0); `best`

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What differs between two versions of an engine, and what each difference does to a model. */
 #include <inttypes.h>
+#include <memtally/predict.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +23,7 @@ static int does_anything(const struct mt_estimate_changes *changes,
     return does;
 }
 
-/* Of the devices the first one that a change moves, else the host. */
+/* The bytes on the first device that a change moves, else on the host. */
 static int64_t bytes_of(const struct mt_estimate_changes *changes, const int64_t *place_bytes)
 {
     size_t n = changes->before->tally.n_places;

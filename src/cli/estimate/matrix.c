@@ -2,6 +2,9 @@
 /* Types by contexts, by rules alone: each file, or each type that the model could be converted to,
  * or each type of its cache, at contexts that double. */
 #include <limits.h>
+#include <memtally/error.h>
+#include <memtally/predict.h>
+#include <memtally/tally.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +14,7 @@
 
 #include "base/error.h"
 #include "cli/document/internal.h"
+#include "cli/document/verdict.h"
 #include "cli/estimate/estimate.h"
 #include "cli/residue_store.h"
 #include "drive/engines.h"
@@ -104,7 +108,7 @@ static int add_weight_types(struct matrix *matrix, const struct mt_model *model,
     return 0;
 }
 
-/* Of a model whose weights have their type already. */
+/* Serves a model whose weights have their type already. */
 static int add_cache_types(struct matrix *matrix, const char *name, struct mt_error *error)
 {
     static const char *const of_llama[] = {"f16", "q8_0", "q4_0", NULL};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Whether the engine itself is asked, and what is said where it cannot be. */
+#include <memtally/error.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

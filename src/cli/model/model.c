@@ -185,7 +185,8 @@ int estimate_open_model(const char *name, int remote, struct mt_model **model,
                        "memtally reads '%.200s' over the network only with --remote", name);
     if (is_modelfile(name))
         return open_modelfile(name, model, error);
-    if (cli_remote_is_name(name) && cli_hub_cache_find(name, environ, cached, sizeof cached))
+    if (cli_remote_is_name(name) &&
+        cli_hub_cache_find(mt_model_files_local(), name, environ, cached, sizeof cached))
         return mt_model_open(cached, NULL, model, error);
     int result = mt_model_open(name, NULL, model, error);
     if (result == MT_ENOTFOUND && cli_remote_is_name(name))

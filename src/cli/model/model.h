@@ -5,9 +5,9 @@
 #define CLI_MODEL_MODEL_H
 
 #include <limits.h>
+#include <memtally/gpu.h>
 #include <memtally/model_file.h>
-#include <memtally/predict.h>
-#include <memtally/rehearsal.h>
+#include <memtally/settings.h>
 #include <signal.h>
 
 #include "cli/command.h"
@@ -177,7 +177,7 @@ struct estimate_result {
     struct cli_document_answer answer;
     struct estimate_cards cards; /* that the answer names */
     int has_answer;
-    enum mt_goal goal;                 /* of the answer */
+    int goal;                          /* enum mt_goal, of the answer */
     struct cli_document_engine engine; /* that was rehearsed; its path is NULL where none was */
     char engine_path[PATH_MAX];
     char note[PATH_MAX + ESTIMATE_WORDS_BYTES]; /* why none was, though one is there; or "" */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* An estimate that the engine itself makes. */
+#include <memtally/predict.h>
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -4,6 +4,9 @@
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <memtally/category.h>
+#include <memtally/error.h>
+#include <memtally/predict.h>
 #include <memtally/rehearsal.h>
 #include <memtally/units.h>
 #include <stdio.h>

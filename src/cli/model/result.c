@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* One model, estimated or solved for, as a document. */
+#include <memtally/category.h>
+#include <memtally/predict.h>
 #include <stdlib.h>
 
 #include <memtally/units.h>

@@ -22,7 +22,7 @@ const char *cli_format_parameters(uint64_t parameters, char text[32])
     return text;
 }
 
-/* Of layers that predict further tokens, which engines load only to do so. */
+/* The bytes of layers that predict further tokens; engines load these layers only to do so. */
 static uint64_t draft_bytes(const struct mt_model_description *d)
 {
     uint64_t bytes = 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Which cards do, by estimates of each: what the driver takes differs from card to card, so that a
  * size alone does not tell. */
+#include <memtally/predict.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,7 +23,7 @@ static uint64_t sold_gib(const struct mt_rehearsal_gpu *gpu)
     return (gpu->memory_bytes + GIB - 1) / GIB;
 }
 
-/* Of cards that are sold with as much memory, the one that such a size mostly is comes first. */
+/* If cards are sold with as much memory, the one that such a size mostly is comes first. */
 static int by_memory(const void *a, const void *b)
 {
     const struct mt_rehearsal_gpu *one = a, *other = b;
@@ -33,7 +34,7 @@ static int by_memory(const void *a, const void *b)
     return (one->memory_bytes > other->memory_bytes) - (one->memory_bytes < other->memory_bytes);
 }
 
-/* Of NVIDIA's those that CUDA of today knows. */
+/* Gathers only such of NVIDIA's as CUDA of today knows. */
 static void gather(const char *kind, struct known *known)
 {
     struct mt_rehearsal_gpu gpu;

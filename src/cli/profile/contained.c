@@ -86,11 +86,16 @@ static int make_folders(void)
     return mkdir(RESULTS, 0777) < 0 && errno != EEXIST ? errno : 0;
 }
 
-static int name_result(const char *name, char path[PATH_MAX])
+/* A name is an engine's word: it leads to no other folder. */
+static int name_result(const char *said, char path[PATH_MAX])
 {
     char stamp[32];
+    char name[MT_CONTAINER_TEXT];
     struct tm local;
     time_t now = time(NULL);
+    snprintf(name, sizeof name, "%s", said);
+    for (char *slash; (slash = strchr(name, '/')) != NULL;)
+        *slash = '_';
     return localtime_r(&now, &local) && strftime(stamp, sizeof stamp, "%Y%m%d_%H%M%S", &local) &&
            snprintf(path, PATH_MAX, RESULTS "/%s_%s.json", name, stamp) < PATH_MAX;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The file of a baseline: read before a program runs, added to when it ran. */
 #include <errno.h>
+#include <memtally/error.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A program's command line, rehearsed and told as a document. */
+#include <memtally/error.h>
+#include <memtally/predict.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>

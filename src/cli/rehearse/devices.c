@@ -3,6 +3,7 @@
 #include "cli/rehearse/devices.h"
 
 #include <inttypes.h>
+#include <memtally/rehearsal.h>
 #include <stdio.h>
 #include <string.h>
 

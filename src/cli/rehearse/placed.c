@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <memtally/predict.h>
 #include <memtally/units.h>
 #include <stdio.h>
 #include <stdlib.h>

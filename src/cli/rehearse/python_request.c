@@ -15,7 +15,7 @@
 
 #define FAIL(error, code, ...) mt_fail(error, code, MT_NO_OFFSET, "rehearse: " __VA_ARGS__)
 
-/* Of what was asked for, what the engine has no setting for is llama.cpp's. */
+/* Refuses options that only llama.cpp has a setting for. */
 static int check(const struct estimate_options *options, const char *name, int is_parallel,
                  struct mt_error *error)
 {
@@ -53,10 +53,11 @@ static int is_file(const char *folder, const char *name)
 /* What a name of a hub has in the local cache: a folder, which is there of each revision. */
 static int find_in_cache(const char *name, char *const *environment, char path[PATH_MAX])
 {
+    const struct mt_model_files *files = mt_model_files_local();
     char revised[PATH_MAX];
     return (snprintf(revised, sizeof revised, "%s@main", name) < PATH_MAX &&
-            cli_hub_cache_find(revised, environment, path, PATH_MAX)) ||
-           cli_hub_cache_find(name, environment, path, PATH_MAX);
+            cli_hub_cache_find(files, revised, environment, path, PATH_MAX)) ||
+           cli_hub_cache_find(files, name, environment, path, PATH_MAX);
 }
 
 /* A folder with a config.json, or that file itself, which a hub's cache links to elsewhere. */

@@ -7,6 +7,7 @@
 #include <memtally/units.h>
 
 #include "cli/document/internal.h"
+#include "cli/document/verdict.h"
 #include "cli/rehearse/sweep_output.h"
 #include "emit/csv.h"
 

@@ -9,7 +9,7 @@
 #include <ctype.h>
 #include <string.h>
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 
 #include "convert.h"
 

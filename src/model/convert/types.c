@@ -38,7 +38,7 @@ uint64_t mt_convert_file_type(enum mt_file_type type)
     return numbers[type];
 }
 
-/* Of most of a file's matrices. */
+/* The type that most matrices of a file have. */
 static enum mt_ggml_type_number usual_type(enum mt_file_type type)
 {
     static const uint8_t numbers[] = {

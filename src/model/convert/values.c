@@ -2,7 +2,7 @@
 /* The numbers that the converter's tables speak of, from the description and the config. Knows what
  * the fields of a config mean, not what becomes of them. */
 #include <math.h>
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 #include <memtally/units.h>
 #include <string.h>
 

@@ -2,7 +2,7 @@
 /* Key and value pairs and tensor descriptions as bytes. Knows the grammar, not what models are. */
 #include "write.h"
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 #include <string.h>
 
 #define VERSION   3

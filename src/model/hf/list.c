@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 
 static const struct {
     const char *in_file;

@@ -15,7 +15,7 @@
 #define SNIFF_BYTES 4096
 /* And of one that is not text. */
 #define MAGIC_BYTES 16
-/* Of a text that is no model. */
+/* An error shows so much of a text that is no model. */
 #define TEXT_SHOWN 40
 
 typedef int reader(struct mt_model *model, const struct mt_model_files *files, const char *path,

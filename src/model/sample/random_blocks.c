@@ -5,7 +5,7 @@
 #include "random_blocks.h"
 
 #include <math.h>
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 #include <string.h>
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__

@@ -5,7 +5,7 @@
 #include <dlfcn.h>
 #include <string.h>
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 
 /* The default stream has a number of its own: what is given back on it is not free for others at
  * once. */

@@ -3,6 +3,7 @@
  * when a process ends, nobody knows whether the driver is still there. */
 #include "pool/plugin/plugin.h"
 
+#include <memtally/error.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>

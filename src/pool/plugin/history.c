@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 
 #define MOST_EVENTS ((size_t)1 << 20)
 

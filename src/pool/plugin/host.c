@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 #include <memtally/units.h>
 
 #include "pool/front.h"
@@ -47,12 +47,17 @@ static void after_fork(void)
     mt_pool_front_unlock_all();
 }
 
+static void in_child(void)
+{
+    mt_pool_front_take_over_all();
+}
+
 static void make(void)
 {
     uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     struct mt_pool_options options = {.max_bytes = size_of("MEMTALLY_POOL_MAX", 0),
                                       .address_bytes = ADDRESS_TIMES * memory};
-    if (pthread_atfork(before_fork, after_fork, after_fork) != 0 ||
+    if (pthread_atfork(before_fork, after_fork, in_child) != 0 ||
         mt_pool_create(mt_pool_host_backend(), &options, &host.pool, NULL) != MT_OK)
         return;
     host.n_bytes = host.pool->arenas[MT_POOL_LARGE].size_bytes;

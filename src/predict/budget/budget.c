@@ -11,6 +11,7 @@
 #include "flags.h"
 #include "graphs.h"
 #include "model/families.h"
+#include "predict/sheet.h"
 #include "predict/sums.h"
 
 #define STEPS_MIB 42 /* of PyTorch's allocator */
@@ -143,7 +144,7 @@ static void divide(const struct mt_budget_engine *engine, const struct mt_predic
     struct sums before = sum(in, rank, BEFORE);
     struct sums within = sum(in, rank, WITHIN);
     int64_t requested = requested_of(in, rank, before.bytes);
-    /* Of an engine that leaves a part of the device free, what others hold is in the rest. */
+    /* If an engine leaves a part of the device free, what others hold is in the rest. */
     if (mt_engine_has(in->engine, "memory_share.of", "rest"))
         within = with_used(within, used_of(in, rank));
     rank->requested = requested > 0 ? (uint64_t)requested : 0;

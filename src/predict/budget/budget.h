@@ -11,6 +11,8 @@
 #include "gpu/gpus.h"
 #include "predict/torch/torch.h"
 
+struct mt_estimate_pool; /* <memtally/predict.h> */
+
 #define MT_BUDGET_PARTS_MAX 8
 
 /* Where a part stands:

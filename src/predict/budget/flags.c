@@ -8,6 +8,7 @@
 
 #include <memtally/settings.h>
 
+#include "predict/sheet.h"
 #include "predict/torch/torch.h"
 
 const char *mt_budget_flag(const struct mt_engine *engine, const char *setting,

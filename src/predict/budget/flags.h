@@ -4,7 +4,7 @@
 #ifndef MT_PREDICT_BUDGET_FLAGS_H
 #define MT_PREDICT_BUDGET_FLAGS_H
 
-#include "predict/sheet.h"
+#include "predict/input.h"
 
 #define MT_BUDGET_FLAG_BYTES 64
 

@@ -27,6 +27,8 @@
 
 #include "predict/torch/torch.h"
 
+struct mt_estimate_graphs; /* <memtally/predict.h> */
+
 /* Says which graphs there are; not present where the table has no rule, or the settings none. */
 void mt_budget_graphs(const struct mt_predict_input *in, struct mt_estimate_graphs *graphs);
 

@@ -11,6 +11,7 @@
 #include "budget.h"
 #include "graphs.h"
 #include "predict/driver.h"
+#include "predict/sheet.h"
 #include "predict/sums.h"
 
 /* Bytes of the stage's layers on one rank: those that see all, those with a window, and states. */
@@ -172,7 +173,7 @@ static uint64_t states_in(const struct mt_predict_input *in, const struct mt_bud
     return state ? mt_scale(bytes, ratio / (1 + ratio)) / state : 0;
 }
 
-/* Of the tokens, and so many for each of the windowed layers' fewer. */
+/* The bytes of a token; windowed layers have fewer tokens, and count by their share. */
 static uint64_t token_bytes(const struct mt_predict_input *in, const struct cell *cell)
 {
     return cell->full + mt_scale(cell->window, window_ratio(in));
@@ -213,8 +214,8 @@ static uint64_t activation_bytes(const struct mt_predict_input *in,
     return forward.bytes > 2 * logits ? forward.bytes : 2 * logits;
 }
 
-/* Of ranks that add up what each has, or hand it on; made before the engine looks at what is free.
- */
+/* The communicators of ranks that add up what each has, or hand it on. The engine makes them before
+ * it looks at what is free. */
 static struct mt_budget_part communicators_of(const struct mt_predict_input *in)
 {
     struct mt_budget_part part = {.stand = MT_BUDGET_BEFORE};

@@ -7,6 +7,7 @@
 
 #include "budget.h"
 #include "graphs.h"
+#include "predict/sheet.h"
 
 enum part { WEIGHTS, ENCODERS, ACTIVATIONS, WORKSPACE, CONTEXT, STATES, GRAPHS };
 

@@ -5,7 +5,7 @@
  * depends on the order of everything before it; there is no formula for that. */
 #include <string.h>
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 
 #include "engine/flash_kernel.h"
 #include "engine/row_padding.h"

@@ -5,7 +5,7 @@
  * backend is a split, and what a split reads from elsewhere is copied at its start. */
 #include <string.h>
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 
 #include "base/invariant.h"
 #include "fused.h"

@@ -2,6 +2,8 @@
 /* What llama.cpp keeps of past tokens: keys and values by layer, and the output buffer. State of
  * recurrent layers is in state.c. */
 #include <inttypes.h>
+#include <memtally/category.h>
+#include <memtally/provenance.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +13,7 @@
 #include "base/error.h"
 #include "internal.h"
 #include "model/families.h"
+#include "predict/sheet.h"
 
 /* DeepSeek V4 compresses this many tokens into a cell: where an indexer chooses among cells, and
  * where all of them are attended to. */

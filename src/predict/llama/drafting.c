@@ -3,7 +3,7 @@
 #include <memtally/settings.h>
 
 #include "base/error.h"
-#include "predict/sheet.h"
+#include "predict/input.h"
 
 /* Recurrent layers keep a state for each drafted token, whoever drafts it. */
 static int keeps_states(const struct mt_model_description *d)

@@ -8,6 +8,7 @@
 #include <memtally/settings.h>
 
 #include "internal.h"
+#include "predict/sheet.h"
 
 static void ollama_flags(const struct mt_llama_plan *plan, struct mt_sheet *sheet)
 {

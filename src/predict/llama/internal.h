@@ -42,8 +42,8 @@ uint64_t mt_llama_host_bytes(uint64_t bytes);
 /* Whether flash attention runs on devices with the heads of every layer (settings.c). */
 int mt_llama_flash_runs(const struct mt_engine *engine, const struct mt_model_description *d);
 
-/* Of the words of a key's value the one most like `word`, copied into `nearest`; "" where the
- * table has none. */
+/* Copies into `nearest` the word of a key's value that is most like `word`; "" where the table has
+ * none. */
 void mt_llama_nearest(const struct mt_engine *engine, const char *key, const char *word,
                       char *nearest, size_t size);
 

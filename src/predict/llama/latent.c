@@ -3,6 +3,8 @@
  * makes keys and values of all heads (attn_kv_b), as all did before April 2025, and those that hold
  * it in two parts (attn_k_b, attn_v_b). */
 #include <inttypes.h>
+#include <memtally/category.h>
+#include <memtally/provenance.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +12,7 @@
 
 #include "base/error.h"
 #include "internal.h"
+#include "predict/sheet.h"
 
 int mt_llama_is_latent(const struct mt_model_description *d, const struct mt_model_layer *layer)
 {

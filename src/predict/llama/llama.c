@@ -6,6 +6,7 @@
 #include <memtally/settings.h>
 
 #include "internal.h"
+#include "predict/sheet.h"
 
 static int write_parts(const struct mt_llama_plan *plan, struct mt_sheet *sheet,
                        struct mt_error *error)

@@ -4,7 +4,7 @@
 #define MT_PREDICT_LLAMA_H
 
 #include "predict/graph/graph.h"
-#include "predict/sheet.h"
+#include "predict/input.h"
 
 /* The plan of a run: everything that the categories have in common. Tokens and cells are counts.
  * device_of[i] is the device of layer i, MT_HOST_PLACE for the host; entry n_layers is the output

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "internal.h"
+#include "predict/sheet.h"
 
 #define NAME_BYTES 512
 

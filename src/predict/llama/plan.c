@@ -10,6 +10,7 @@
 #include "gpu/gpus.h"
 #include "internal.h"
 #include "model/gguf/family.h"
+#include "predict/sheet.h"
 
 #define CELL_STEP 256
 

@@ -3,6 +3,7 @@
  * device, the program itself on the host. Bands out of the engine's table, unless this machine has
  * taught better. */
 #include <inttypes.h>
+#include <memtally/residue.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 
 #include "predict/driver.h"
 #include "predict/llama/llama.h"
+#include "predict/sheet.h"
 
 struct band {
     uint64_t low;

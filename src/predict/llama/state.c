@@ -3,12 +3,15 @@
  * been accumulated (S), both in single precision. With drafts each drafted token has its own copy,
  * so that it can be taken back. */
 #include <inttypes.h>
+#include <memtally/category.h>
+#include <memtally/provenance.h>
 #include <stdlib.h>
 
 #include <memtally/settings.h>
 
 #include "base/error.h"
 #include "internal.h"
+#include "predict/sheet.h"
 
 /* Where a model does not say. */
 #define KIMI_HEAD_SIZE 128

@@ -2,6 +2,8 @@
 /* Weights: the buffers that llama.cpp's loader makes, one for each device, and on the host the
  * mapped part of the files, what is read, and what is copied into another layout. */
 #include <inttypes.h>
+#include <memtally/category.h>
+#include <memtally/provenance.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +15,7 @@
 #include "layout.h"
 #include "model/ggml_type.h"
 #include "predict/llama/internal.h"
+#include "predict/sheet.h"
 
 /* Steps that rows of a matrix are divided in over several devices. */
 #define SPLIT_ROW_STEP 128

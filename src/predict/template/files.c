@@ -2,7 +2,7 @@
 /* The list of template files; their text comes from data/engines/llama.cpp/. */
 #include <string.h>
 
-#include <memtally/error.h>
+#include <memtally/error_code.h>
 
 #include "engine/engine.h"
 #include "template.h"

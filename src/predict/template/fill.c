@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "predict/llama/internal.h"
+#include "predict/sheet.h"
 #include "template.h"
 
 #define LAYERS_MAX         512

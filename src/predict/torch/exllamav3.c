@@ -2,6 +2,8 @@
 /* exllamav3. The cache is allocated whole for all layers, whatever their window, and recurrent
  * states in 32 bit with a history for drafted tokens. Devices are filled one after the other. */
 #include <inttypes.h>
+#include <memtally/category.h>
+#include <memtally/provenance.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +12,7 @@
 #include "base/error.h"
 #include "place.h"
 #include "predict/driver.h"
+#include "predict/sheet.h"
 
 static int complete(const struct mt_model *model, const struct mt_engine *engine,
                     struct mt_predict_settings *settings, struct mt_error *error)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "predict/sheet.h"
 
 /* Bytes of all loaded tensors, and of the layers' own as the file has them. */
 static double growth_of(const struct mt_predict_input *in, const struct mt_torch_weights *all)

@@ -7,7 +7,7 @@
 #ifndef MT_PREDICT_TORCH_H
 #define MT_PREDICT_TORCH_H
 
-#include "predict/sheet.h"
+#include "predict/input.h"
 #include "predict/sums.h"
 
 /* One stage of the pipeline: layers [first, end), and what the two ends hold beside them. */

@@ -3,6 +3,8 @@
  * and the tensors that live while the prompt goes through a layer. The terms of the activations are
  * the tensors that were alive at the peak when the models' own code was run without data. */
 #include <inttypes.h>
+#include <memtally/category.h>
+#include <memtally/provenance.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +14,7 @@
 #include "model/families.h"
 #include "place.h"
 #include "predict/driver.h"
+#include "predict/sheet.h"
 
 #define OPEN_CONTEXT 4096 /* tokens of a text whose length is not said */
 

@@ -2,11 +2,14 @@
 /* Which part of each tensor a rank holds. Matrices are cut along the heads or the hidden units;
  * what every rank needs whole (norms, routers, the compressing matrices of latent attention) is
  * held by each. Names are those of Hugging Face's checkpoints, and of GGUF. */
+#include <memtally/category.h>
+#include <memtally/provenance.h>
 #include <string.h>
 
 #include <memtally/settings.h>
 
 #include "base/error.h"
+#include "predict/sheet.h"
 #include "torch.h"
 
 enum cut { CUT_EVENLY, CUT_VOCABULARY, CUT_KV_HEADS, CUT_NOT };

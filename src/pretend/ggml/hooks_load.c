@@ -175,7 +175,7 @@ void *ggml_backend_reg_get_proc_address(void *registry, const char *name)
     return found;
 }
 
-/* Of devices that are truly there only the processor's are shown. */
+/* Shows only the processor's of the devices that are truly there. */
 size_t ggml_backend_reg_dev_count(void *registry)
 {
     static const char *const shown[] = {"CPU", "BLAS"};

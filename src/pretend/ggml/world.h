@@ -23,7 +23,7 @@ struct pretend_buffer_type {
     struct pretend_device *device; /* NULL: pinned host memory, of any of them */
     enum pretend_memory memory;
     char name[32];
-    /* Of a split type: each device's rows start at this share of all rows. */
+    /* A device's rows of a split type start at this share of all rows. */
     float share[PRETEND_DEVICES_MAX];
     struct pretend_buffer_type *next;
 };

@@ -107,7 +107,7 @@ def python_of(row, given):
 
 
 def write_tokenizer(model, python):
-    """Of Mistral's format, from the package that the engine brings, for pictures as the model's configuration has them."""
+    """A tokenizer of Mistral's format, from the package that the engine brings, for pictures as the model's configuration has them."""
     data = next(pathlib.Path(python).parent.parent.glob("lib/python*/site-packages/mistral_common/data/tekken_240911.json"))
     vision = json.loads((model / "params.json").read_text())["vision_encoder"]
     tokenizer = json.loads(data.read_text())

@@ -22,9 +22,9 @@ from profiles import CONFIG
 from run_graphs import DRAFT
 
 PROGRAM = pathlib.Path(__file__).resolve().parent / "run_graphs.py"
-# Of bars of progress that have come to their end: what stands before the numbers, and how many graphs there are.
+# Bars of progress that have come to their end: what stands before the numbers, and how many graphs there are.
 BAR = re.compile(r"Capturing ([^\r\n%]*?): 100%\|[^|\r\n]*\| (\d+)/\2 ")
-# Of SGLang's bars, which name each size as they come to it; vLLM's have their kind in brackets.
+# SGLang's bars, which name each size as they come to it; vLLM's have their kind in brackets.
 KINDS = {"batches": "FULL", "num tokens": "PREFILL", "prefill shape": "PREFILL"}
 EACH = re.compile(r"Capturing batches \(bs=(\d+) ")
 SIZES = (r"cudagraph_capture_sizes'?[:=] ?(\[[\d, ]+\])", r"Capture (?:decode )?cuda graph bs (\[[\d, ]+\])")

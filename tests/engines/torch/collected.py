@@ -26,7 +26,7 @@ def brought(out, collective, *args, **kwargs):
 
 
 def reduced(rank):
-    """Of 7 and 250 on the first, 9 and -3 on the second."""
+    """What comes of 7 and 250 on the first, of 9 and -3 on the second."""
     own = integers(*((7, 250) if rank == 0 else (9, -3)))
     said = {str(op).rsplit(".", 1)[-1].rsplit("_")[-1]: brought(own.clone(), dist.all_reduce, op=op)
             for op in (dist.ReduceOp.SUM, dist.ReduceOp.PRODUCT, dist.ReduceOp.MAX, dist.ReduceOp.MIN)}

@@ -103,7 +103,7 @@ def generated(model, **options):
 
 
 def pinned_and_shared():
-    """Of the host, whichever the place. A pinned parameter that is gone leaves pinned memory."""
+    """Memory of the host, whichever the place. A pinned parameter that is gone leaves pinned memory."""
     shared = torch.nn.Linear(1024, 4096, bias=False).share_memory()
     own = torch.nn.Linear(1024, 2048, bias=False)
     others = torch.ones(8 * MIB, dtype=torch.uint8).share_memory_()

@@ -76,9 +76,8 @@ def block(mib):
 
 
 def fragmented(said):
-    """Of 2 GiB: 1,600 MiB are given back to the allocator and cut into eight, of which every other one is given back, so
-    that 800 MiB lie free between others. 1,000 MiB in one piece are 1,800 in sum. Then comes what no device of this size
-    has."""
+    """A device of 2 GiB: 1,600 MiB are given back to the allocator and cut into eight, of which every other one is given back, so that 800
+    MiB lie free between others. 1,000 MiB in one piece are 1,800 in sum. Then comes what no device of this size has."""
     blocks = block(1600)
     del blocks
     blocks = [block(200) for _ in range(8)]

@@ -12,7 +12,7 @@ import torch.multiprocessing as multiprocessing
 import figures
 
 MIB = figures.MIB
-PATIENCE = 60  # seconds that parent and child wait for each other
+PATIENCE = 300  # seconds that parent and child wait for each other
 
 
 def block(mib):

@@ -3,6 +3,7 @@
 
 import copy
 import inspect
+import logging
 import pickle
 import sys
 import traceback
@@ -37,6 +38,7 @@ def failing(model):
 
 
 def main():
+    logging.getLogger("transformers").addHandler(logging.StreamHandler(sys.stdout))  # a warning of what we ask would be none of the program's
     for way in ("fork", "spawn", "forkserver"):
         print(way, [batch.sum().item() for batch in DataLoader(Rows(), batch_size=2, num_workers=2, multiprocessing_context=way)])
     config = transformers.Qwen2Config(vocab_size=1000, hidden_size=64, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
@@ -53,7 +55,8 @@ def main():
             traceback.print_exc(file=sys.stdout)
     with torch.no_grad():  # makes its cache in the compiled code
         compiled = torch.compile(model.forward, fullgraph=True, backend="eager")(torch.ones(1, 3, dtype=torch.long), use_cache=True)
-    print(type(compiled.past_key_values).__name__, compiled.past_key_values.get_seq_length())
+    cache = dict(compiled.items())[next(name for name in compiled if name != "logits")]  # which newer versions call otherwise, and warn of
+    print(type(cache).__name__, cache.get_seq_length())
     one, other = torch.nn.Linear(8, 8), torch.nn.Linear(8, 8)
     one(torch.ones(1, 8)).sum().backward()
     torch.utils.swap_tensors(one.weight, other.weight)  # refused where anybody has a weak reference

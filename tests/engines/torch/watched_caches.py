@@ -14,7 +14,7 @@ FIRST, SECOND_AT_ONCE, SECOND_LATER = 200, 10, 150
 
 
 def held(*caches):
-    """Of a dynamic cache, whatever the version calls its parts."""
+    """The layers of a dynamic cache, whatever the version calls its parts."""
     parts = [part for cache in caches for layer in getattr(cache, "layers", None) or [cache]
              for part in ([layer.keys, layer.values] if hasattr(layer, "keys") else [*layer.key_cache, *layer.value_cache])]
     return sum(part.untyped_storage().nbytes() for part in parts)

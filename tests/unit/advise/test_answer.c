@@ -94,9 +94,9 @@ static const struct mt_advise_change *told_for(const char *gpu, uint64_t device_
     return &answer->changes.items[0];
 }
 
-/* Of NVIDIA's cards that are no older than an H100 the smallest with 130 GiB is the H200 (139.8),
- * and for an L4 the smallest with 40 GiB is the L40, which shows 44.39 GiB where an L40S
- * shows 44.42. Nothing has 10 TiB. */
+/* The smallest with 130 GiB of NVIDIA's cards that are no older than an H100 is the H200 (139.8),
+ * and for an L4 the smallest with 40 GiB is the L40, which shows 44.39 GiB where an L40S shows
+ * 44.42. Nothing has 10 TiB. */
 static void test_the_smallest_card_that_would_do_is_named(void **state)
 {
     (void)state;

@@ -33,13 +33,28 @@ static void test_options_that_name_a_secret_lose_their_value(void **state)
                         "env HF_TOKEN=[hidden] AWS_SECRET_ACCESS_KEY=[hidden] python");
     assert_string_equal(joined("curl|-H|Authorization: Bearer swordfish"), "curl -H [hidden]");
     assert_string_equal(joined("serve|--PASSWORD|swordfish"), "serve --PASSWORD [hidden]");
+    assert_string_equal(joined("serve|--accessToken|swordfish|--apiKey=swordfish"),
+                        "serve --accessToken [hidden] --apiKey=[hidden]");
+    assert_string_equal(joined("serve|--api-key|-swordfish"), "serve --api-key [hidden]");
+}
+
+static void test_a_text_in_json_that_names_a_secret_is_hidden(void **state)
+{
+    (void)state;
+    assert_string_equal(joined("serve|--config|{\"a\": 1, \"api_key\" : \"swordfish\"}"),
+                        "serve --config [hidden]");
+    assert_string_equal(joined("serve|--config={\"hub\":{\"authToken\":\"swordfish\"}}"),
+                        "serve [hidden]");
+    const char *plain = "serve --config {\"max_tokens\":\"key\",\"a\":[\"token\",\"";
+    assert_string_equal(joined("serve|--config|{\"max_tokens\":\"key\",\"a\":[\"token\",\""),
+                        plain);
 }
 
 static void test_what_only_looks_like_it_stays(void **state)
 {
     (void)state;
     const char *plain = "vllm serve m --max-num-batched-tokens 8192 --tokenizer t --max-tokens 200 "
-                        "--model=a/keyboard --monkey 3";
+                        "--model=a/keyboard --monkey 3 --maxTokens 7";
     char arguments[256];
     snprintf(arguments, sizeof arguments, "%s", plain);
     for (char *at = arguments; *at; at++)
@@ -47,6 +62,7 @@ static void test_what_only_looks_like_it_stays(void **state)
             *at = '|';
     assert_string_equal(joined(arguments), plain);
     assert_string_equal(joined("serve|--require-key|--port|80"), "serve --require-key --port 80");
+    assert_string_equal(joined("serve|--require-key|-p|80"), "serve --require-key -p 80");
 }
 
 static void test_tokens_and_logins_are_known_by_form(void **state)
@@ -78,6 +94,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_options_that_name_a_secret_lose_their_value),
+        cmocka_unit_test(test_a_text_in_json_that_names_a_secret_is_hidden),
         cmocka_unit_test(test_what_only_looks_like_it_stays),
         cmocka_unit_test(test_tokens_and_logins_are_known_by_form),
         cmocka_unit_test(test_the_text_is_cut_and_ended),

@@ -19,7 +19,7 @@ static void test_the_middle_is_the_median_of_all_pairs(void **state)
 
 static void test_the_interval_is_sens(void **state)
 {
-    /* Of a parabola the slope between i and j is i + j: 45 of them, 9 in the middle. The variance
+    /* The slope of a parabola between i and j is i + j: 45 of them, 9 in the middle. The variance
      * is 10 * 9 * 25 / 18 = 125, so the interval begins 0.5 * 2.5758 * sqrt(125) = 14.4 ranks below
      * 22.5: at the ninth smallest, of which 1, 2, 3, 3, 4, 4, 5, 5, 5 are the first. */
     double x[10];

@@ -87,7 +87,7 @@ static void hold_sets(unsigned from)
     print_message(
         "# %u sets: mean %.3f of the bound, worst %.3f, above 1.10: %u, small first: %u\n", SETS,
         sum / SETS, worst, n_worse, n_small);
-    /* Of the others the bound is mostly too low: `make schedule-proof` asks an exact solver. */
+    /* The bound of the others is mostly too low: `make schedule-proof` asks an exact solver. */
     assert_true(n_worse <= SETS / 50);
 }
 

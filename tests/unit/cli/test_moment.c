@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "tests/support/unit.h"
 
+#include <memtally/tally.h>
 #include <memtally/units.h>
 
 #include "cli/document/internal.h"

@@ -3,6 +3,7 @@
  * them, and devices in the order in which the engine sees them. */
 #include "tests/support/unit.h"
 
+#include <memtally/predict.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -113,8 +114,8 @@ test_hidden_devices_are_left_out_and_others_are_in_the_order_of_the_variable(voi
     assert_int_equal(placed.expected_bytes[0], 20);
 }
 
-/* Of engines with stages a share of the device is the cache's: only weights can be held against
- * what the placement expects. */
+/* A share of the device is the cache's with engines that have stages: only weights can be held
+ * against what the placement expects. */
 static void test_stages_are_counted_and_weights_alone_expected(void **state)
 {
     (void)state;

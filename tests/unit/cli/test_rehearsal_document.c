@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* A rehearsal as people read it. What is expected are the sentences of memtally-rehearse(1): which
  * lines stand together, what is one sum, and what a program that goes on or ends looks like. */
+#include "drive/rehearsed.h"
 #include "tests/support/unit.h"
 
+#include <memtally/tally.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -312,7 +314,7 @@ static void test_twenty_lines_are_shown_and_the_rest_is_counted(void **state)
         .peak_bytes = PEAK, .end_bytes = END                                                       \
     }
 
-/* Of each name and device the most that one of them kept, and that one of them had over what was
+/* For each name and device the most that one of them kept, and that one of them had over what was
  * there when it began. */
 static void test_phases_of_a_name_are_one_line_for_each_device(void **state)
 {

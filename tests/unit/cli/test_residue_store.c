@@ -3,6 +3,8 @@
 #include "tests/support/unit.h"
 
 #include <fcntl.h>
+#include <memtally/category.h>
+#include <memtally/residue.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

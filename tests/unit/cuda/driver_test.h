@@ -4,6 +4,7 @@
 #ifndef MT_TEST_CUDA_DRIVER_TEST_H
 #define MT_TEST_CUDA_DRIVER_TEST_H
 
+#include <memtally/error.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* A pool of a CUDA device's memory, over the pretended driver: what the device's account says it
  * holds is what the pool says. */
+#include <memtally/error.h>
+
 #include "look_alike.h"
 
 #include "base/error.h"

@@ -322,7 +322,7 @@ static void test_attributes_of_kernels_are_kept_and_copied(void **state)
     assert_int_equal(cuGraphKernelNodeCopyAttributes(empty, one), CUDA_ERROR_INVALID_VALUE);
 }
 
-/* Of a node of another type, of another graph, or of none. */
+/* Asks of a node of another type, of another graph, or of none. */
 static void test_wrong_nodes_are_refused(void **state)
 {
     CUgraph second;

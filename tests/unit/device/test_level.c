@@ -121,10 +121,23 @@ static uint64_t made_now(void *context)
     return clock_ns;
 }
 
+#define HOST_BYTES (1024 * MIB)
+
+static uint64_t unused_bytes; /* of the host */
+
+static int made_read_free(void *context, uint64_t *free_bytes, uint64_t *total_bytes)
+{
+    (void)context;
+    *free_bytes = unused_bytes;
+    *total_bytes = HOST_BYTES;
+    return 0;
+}
+
 static const struct mt_host_os made = {.read_file = made_read_file,
                                        .open_file = made_open,
                                        .read_open = made_read_open,
                                        .close_file = made_close,
+                                       .read_free = made_read_free,
                                        .now_ns = made_now};
 static const struct mt_cgroup group = {2, 6, "/group"};
 
@@ -139,9 +152,16 @@ static void write_cache(uint64_t value)
              (unsigned long long)value);
 }
 
+static void write_available(uint64_t mib)
+{
+    snprintf(files[MEMINFO].text, sizeof files[MEMINFO].text,
+             "MemTotal: %llu kB\nMemFree: 9 kB\nMemAvailable: %llu kB\n",
+             (unsigned long long)HOST_BYTES / 1024, (unsigned long long)mib * 1024);
+}
+
 static void set_up(struct mt_level *level)
 {
-    strcpy(files[MEMINFO].text, "MemTotal: 1024 kB\nMemFree: 9 kB\nMemAvailable: 512 kB\n");
+    write_available(512);
     write_number(CURRENT, 500 * MIB);
     write_number(MAX, 1024 * MIB);
     strcpy(files[HIGH].text, "max\n");
@@ -150,6 +170,7 @@ static void set_up(struct mt_level *level)
         files[i].n_reads = 0;
     n_opened = n_closed = are_foreign = 0;
     clock_ns = 5000 * MS;
+    unused_bytes = 300 * MIB;
     mt_level_init(level, &made, &group);
 }
 
@@ -230,7 +251,7 @@ static void test_a_descriptor_that_became_another_file_is_opened_again(void **st
     set_up(&level);
     look(&level);
     are_foreign = 1;
-    assert_int_equal(look(&level).memory_available_bytes, 512 << 10);
+    assert_int_equal(look(&level).memory_available_bytes, 512 * MIB);
     are_foreign = 1;
     struct mt_host_sample sample;
     mt_level_read_group(&level, &sample);
@@ -255,6 +276,131 @@ static void test_a_group_that_is_gone_is_unknown(void **state)
     assert_int_equal(n_opened, n_closed);
 }
 
+/* ---- glances ---- */
+
+static struct mt_host_sample glance(struct mt_level *level)
+{
+    struct mt_host_sample sample;
+    mt_level_glance(level);
+    assert_int_equal(mt_level_glance_host(level, &sample, NULL), 0);
+    mt_level_glance_group(level, &sample);
+    return sample;
+}
+
+static void test_glances_read_four_times_a_second_where_nothing_moves(void **state)
+{
+    struct mt_level level;
+    (void)state;
+    set_up(&level);
+    for (int i = 0; i < 100; i++, clock_ns += 10 * MS) {
+        struct mt_host_sample seen = glance(&level);
+        assert_int_equal(seen.memory_total_bytes, HOST_BYTES);
+        assert_int_equal(seen.memory_available_bytes, 512 * MIB);
+        assert_int_equal(seen.cgroup_working_set_bytes, 400 * MIB);
+        assert_int_equal(seen.cgroup_limit_bytes, 1024 * MIB);
+    }
+    assert_int_equal(files[MEMINFO].n_reads, 4);
+    assert_int_equal(files[CURRENT].n_reads, 4);
+    assert_int_equal(files[STAT].n_reads, 2);
+    mt_level_finish(&level);
+}
+
+static void test_a_glance_takes_off_what_is_no_longer_free(void **state)
+{
+    struct mt_level level;
+    (void)state;
+    set_up(&level);
+    glance(&level);
+    unused_bytes -= 3 * MIB; /* less than a 256th of the host */
+    assert_int_equal(glance(&level).memory_available_bytes, 509 * MIB);
+    unused_bytes += 6 * MIB; /* cache may have been dropped: no more is available */
+    assert_int_equal(glance(&level).memory_available_bytes, 512 * MIB);
+    assert_int_equal(files[MEMINFO].n_reads, 1);
+    mt_level_finish(&level);
+}
+
+static void test_free_memory_that_moved_makes_a_glance_a_look(void **state)
+{
+    struct mt_level level;
+    (void)state;
+    set_up(&level);
+    glance(&level);
+    unused_bytes -= 5 * MIB;
+    write_available(400);
+    write_number(CURRENT, 600 * MIB);
+    struct mt_host_sample seen = glance(&level);
+    assert_int_equal(seen.memory_available_bytes, 400 * MIB);
+    assert_int_equal(seen.cgroup_usage_bytes, 600 * MIB);
+    unused_bytes += 5 * MIB;
+    write_available(450);
+    write_number(CURRENT, 550 * MIB);
+    seen = glance(&level);
+    assert_int_equal(seen.memory_available_bytes, 450 * MIB);
+    assert_int_equal(seen.cgroup_usage_bytes, 550 * MIB);
+    mt_level_finish(&level);
+}
+
+static void test_a_glance_looks_where_the_kernel_may_reclaim(void **state)
+{
+    struct mt_level level;
+    (void)state;
+    set_up(&level);
+    unused_bytes = 32 * MIB; /* what is dropped and what is taken may be equal */
+    glance(&level);
+    write_available(300);
+    write_number(CURRENT, 700 * MIB);
+    struct mt_host_sample seen = glance(&level);
+    assert_int_equal(seen.memory_available_bytes, 300 * MIB);
+    assert_int_equal(seen.cgroup_usage_bytes, 700 * MIB);
+    mt_level_finish(&level);
+}
+
+static void test_a_glance_looks_where_nothing_says_what_is_free(void **state)
+{
+    struct mt_host_os without = made;
+    struct mt_level level;
+    (void)state;
+    set_up(&level);
+    without.read_free = NULL;
+    mt_level_init(&level, &without, &group);
+    glance(&level);
+    write_available(300);
+    write_number(CURRENT, 700 * MIB);
+    struct mt_host_sample seen = glance(&level);
+    assert_int_equal(seen.memory_available_bytes, 300 * MIB);
+    assert_int_equal(seen.cgroup_usage_bytes, 700 * MIB);
+    mt_level_finish(&level);
+}
+
+static void test_a_clock_that_jumps_makes_a_glance_a_look(void **state)
+{
+    struct mt_level level;
+    (void)state;
+    set_up(&level);
+    glance(&level);
+    write_available(300);
+    write_number(CURRENT, 700 * MIB);
+    clock_ns -= 3000 * MS;
+    struct mt_host_sample seen = glance(&level);
+    assert_int_equal(seen.memory_available_bytes, 300 * MIB);
+    assert_int_equal(seen.cgroup_usage_bytes, 700 * MIB);
+    mt_level_finish(&level);
+}
+
+static void test_a_look_after_a_glance_is_of_the_moment(void **state)
+{
+    struct mt_level level;
+    (void)state;
+    set_up(&level);
+    glance(&level);
+    write_available(300);
+    write_number(CURRENT, 700 * MIB);
+    struct mt_host_sample seen = look(&level);
+    assert_int_equal(seen.memory_available_bytes, 300 * MIB);
+    assert_int_equal(seen.cgroup_usage_bytes, 700 * MIB);
+    mt_level_finish(&level);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -265,6 +411,13 @@ int main(void)
         cmocka_unit_test(test_a_limit_is_new_after_a_second_and_when_the_clock_jumps),
         cmocka_unit_test(test_a_descriptor_that_became_another_file_is_opened_again),
         cmocka_unit_test(test_a_group_that_is_gone_is_unknown),
+        cmocka_unit_test(test_glances_read_four_times_a_second_where_nothing_moves),
+        cmocka_unit_test(test_a_glance_takes_off_what_is_no_longer_free),
+        cmocka_unit_test(test_free_memory_that_moved_makes_a_glance_a_look),
+        cmocka_unit_test(test_a_glance_looks_where_the_kernel_may_reclaim),
+        cmocka_unit_test(test_a_glance_looks_where_nothing_says_what_is_free),
+        cmocka_unit_test(test_a_clock_that_jumps_makes_a_glance_a_look),
+        cmocka_unit_test(test_a_look_after_a_glance_is_of_the_moment),
     };
     return RUN_TESTS(tests);
 }

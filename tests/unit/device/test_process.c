@@ -5,6 +5,7 @@
 
 #include "tests/support/replay.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -260,6 +261,8 @@ static void test_a_real_child_is_found_with_its_start_and_its_memory(void **stat
         assert_int_equal(list.items[0].pid, getpid());
         assert_int_equal(list.items[1].pid, child);
         assert_int_equal(list.items[1].parent_pid, getpid());
+        assert_true(list.items[1].stack_start != 0);
+        assert_true(list.items[1].stack_start == list.items[0].stack_start); /* it is a fork */
     }
     struct timespec now;
     clock_gettime(CLOCK_BOOTTIME, &now);
@@ -281,6 +284,52 @@ static void test_a_real_child_is_found_with_its_start_and_its_memory(void **stat
     close(ready[1]);
 }
 
+static void test_numbers_of_processes_ascend(void **state)
+{
+    (void)state;
+    struct mt_host_os os;
+    struct mt_process_numbers numbers = {0};
+    struct replay *replay = replay_open("odd-names", &os);
+    assert_int_equal(mt_process_numbers_read(&os, &numbers, NULL), 0);
+    assert_true(numbers.n > 5);
+    for (size_t i = 1; i < numbers.n; i++)
+        assert_true(numbers.items[i - 1] < numbers.items[i]);
+    mt_process_numbers_finish(&numbers);
+    replay_close(replay);
+}
+
+static long read_made_group(void *context, const char *path, char *bytes, size_t capacity)
+{
+    (void)context;
+    if (strcmp(path, "/proc/7/cgroup") == 0 || strcmp(path, "/proc/19/cgroup") == 0)
+        return snprintf(bytes, capacity, "0::/system.slice/docker-c0ffee.scope\n");
+    if (strcmp(path, "/proc/8/cgroup") == 0)
+        return snprintf(bytes, capacity, "0::/system.slice\n");
+    return -ENOENT;
+}
+
+/* 7 and 8 count processes as we do, 9 and 19 as nobody else does. */
+static long read_made_namespace(void *context, const char *path, char *bytes, size_t capacity)
+{
+    (void)context;
+    return snprintf(bytes, capacity, "pid:[%d]", strstr(path, "9/") ? 9 : 1);
+}
+
+static void test_a_process_is_in_a_group_by_its_control_group_or_its_namespace(void **state)
+{
+    (void)state;
+    struct mt_host_os os;
+    mt_host_os_init(&os);
+    os.read_file = read_made_group;
+    os.read_link = read_made_namespace;
+    assert_true(mt_process_is_in_group(&os, 7, 7, "c0ffee"));
+    assert_false(mt_process_is_in_group(&os, 8, 7, "c0ffee"));
+    assert_false(mt_process_is_in_group(&os, 8, 8, "c0ffee")); /* everybody counts so */
+    assert_true(mt_process_is_in_group(&os, 9, 9, "c0ffee"));
+    assert_false(mt_process_is_in_group(&os, 8, 9, "c0ffee"));
+    assert_false(mt_process_is_in_group(&os, 9, 19, "c0ffee")); /* there is a control group */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -296,6 +345,8 @@ int main(void)
         cmocka_unit_test(test_commands_are_made_safe_to_print),
         cmocka_unit_test(test_a_machine_without_proc_cannot_list_its_processes),
         cmocka_unit_test(test_a_real_child_is_found_with_its_start_and_its_memory),
+        cmocka_unit_test(test_numbers_of_processes_ascend),
+        cmocka_unit_test(test_a_process_is_in_a_group_by_its_control_group_or_its_namespace),
     };
     return RUN_TESTS(tests);
 }

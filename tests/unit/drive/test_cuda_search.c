@@ -236,7 +236,7 @@ static void test_weights_alone_are_divided_over_the_devices_that_were_given(void
     assert_int_equal(changes.n_tried, 1);
 }
 
-/* Of four devices each of two stages has two. */
+/* Each of two stages has two of four devices. */
 static void test_stages_of_a_pipeline_divide_the_devices_among_them(void **state)
 {
     static const char *const staged[] = {"vllm", "serve", "model", "--pipeline-parallel-size",
@@ -553,7 +553,7 @@ static void test_what_leaves_weights_as_they_are_cannot_help_where_they_are_too_
     assert_string_equal(small.tried[0], "cache_implementation=\"offloaded\"");
 }
 
-/* Of three attempts one is for a change by itself, one for all together, and one for the length
+/* One of three attempts is for a change by itself, one for all together, and one for the length
  * that the engine then says. */
 static void test_two_attempts_are_kept_for_all_changes_together(void **state)
 {

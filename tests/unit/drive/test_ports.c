@@ -178,7 +178,7 @@ static void test_a_machine_of_thousands_of_processes_hides_none(void **state)
     assert_int_equal(n, CHILDREN);
 }
 
-/* Of a connection both sides have ports too. The kernel's tables say 0A of a socket that listens;
+/* Both sides of a connection have ports, too. The kernel's tables say 0A of a socket that listens;
  * 01 is established, 02 and 06 are the start and the end of a connection. */
 static void test_a_port_of_a_connection_is_none_that_listens(void **state)
 {

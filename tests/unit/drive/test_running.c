@@ -5,6 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
+
+#include <memtally/error.h>
 
 #include "drive/running.h"
 #include "drive/stage.h"
@@ -139,6 +142,42 @@ static void test_a_runner_counts_for_the_memory_of_its_engine(void **state)
     assert_true(running->has_sequences);
 }
 
+static void link_of(int pid, const char *name, const char *target)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/%d/%s", proc, pid, name);
+    assert_int_equal(symlink(target, path), 0);
+}
+
+static void test_paths_are_those_of_the_servers_folder_and_root(void **state)
+{
+    (void)state;
+    char path[PATH_MAX];
+    struct mt_drive_running_files opened;
+    put_process(70, 1, "llama-server|", "");
+    put_file(70, "model.gguf", "x"); /* in the folder that is its root */
+    link_of(70, "root", ".");
+    link_of(70, "cwd", "/app");
+    mt_drive_running_files_open(proc, &(struct mt_drive_running){.pid = 70}, &opened);
+    assert_true(mt_drive_running_path(&opened, "models/a.gguf", path));
+    assert_string_equal(path, "/app/models/a.gguf");
+    assert_true(mt_drive_running_path(&opened, "/model.gguf", path));
+    assert_string_equal(path, "/model.gguf");
+    const struct mt_model_files *files = &opened.files;
+    struct mt_model_source source;
+    struct mt_error error;
+    assert_int_not_equal(files->open(files->argument, "/etc/passwd", &source, &error), MT_OK);
+    int code = files->open(files->argument, "/model.gguf", &source, &error);
+    assert_int_not_equal(code, MT_ENOTFOUND);
+    if (code == MT_OK)
+        source.close(source.argument);
+    else
+        print_message("not tried, the kernel opens nothing below a folder: %s\n", error.text);
+    mt_drive_running_files_close(&opened);
+    opened.folder[0] = '\0'; /* it may not be seen */
+    assert_false(mt_drive_running_path(&opened, "models/a.gguf", path));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -147,6 +186,7 @@ int main(void)
         cmocka_unit_test(test_of_an_environment_only_listed_names_are_kept),
         cmocka_unit_test(test_a_worker_is_told_by_the_program_above_it),
         cmocka_unit_test(test_a_runner_counts_for_the_memory_of_its_engine),
+        cmocka_unit_test(test_paths_are_those_of_the_servers_folder_and_root),
     };
     return cmocka_run_group_tests(tests, make_proc, remove_proc);
 }

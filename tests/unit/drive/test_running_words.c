@@ -98,8 +98,12 @@ static struct mt_drive_words words_on(const struct mt_drive_running *running, co
 {
     struct tally made;
     struct mt_drive_words words;
+    struct mt_drive_running_header header = {0};
     make_tally(&made, seen);
-    mt_drive_running_words(running, model, &made.tally, &words);
+    if (model)
+        mt_drive_running_header_open(NULL, model, &header);
+    mt_drive_running_words(running, &header, &made.tally, &words);
+    mt_drive_running_header_close(&header);
     for (size_t i = 0; i < words.n; i++)
         assert_true(words.items[i].provenance != MT_PROVENANCE_EXACT);
     return words;

@@ -27,7 +27,7 @@ static uint64_t wait_at(struct mt_monitor *monitor, uint64_t gib, uint64_t most_
 
 static void test_the_wait_is_as_long_as_the_next_level_is_away(void **state)
 {
-    const struct mt_monitor_source source = {"made", NULL, read_place, NULL};
+    const struct mt_monitor_source source = {"made", NULL, read_place, NULL, NULL};
     struct mt_monitor *monitor;
     (void)state;
     assert_int_equal(mt_monitor_create(&source, NULL, &monitor, NULL), 0);

@@ -118,8 +118,8 @@ static void test_the_growth_of_a_leak_is_its_slope(void **state)
     assert_int_equal(judge(leak, 0, N).high_bytes, leak(N - 1));
 }
 
-/* Of 1,000 series of noise that is more than what counts as noise, a test at 1 % may call 10 a
- * leak. */
+/* A test at 1 % may call 10 of 1,000 series of noise that is more than what counts as noise a leak.
+ */
 static void test_noise_is_seldom_a_leak(void **state)
 {
     (void)state;

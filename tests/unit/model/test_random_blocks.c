@@ -69,7 +69,7 @@ static void read_small_blocks(uint32_t type, const uint8_t *at, double *weights)
     }
 }
 
-/* Of q5_k each weight has a fifth bit, in a byte for every eighth of the block. */
+/* Each weight of q5_k has a fifth bit, in a byte for every eighth of the block. */
 static void read_q4_or_q5_k(const uint8_t *at, int has_fifth, double *weights)
 {
     double d = half(at), m = half(at + 2);

@@ -458,7 +458,7 @@ static void test_crossings_follow_the_use_of_experts(void **state)
     assert_true(placement->crossings > 1 + 2 * 0.1 + 2 * 0.1 - 1e-9);
     assert_true(placement->crossings < 1 + 2 * 0.1 + 2 * 0.1 + 1e-9);
     mt_placement_destroy(placement);
-    /* Of a layer without counts all experts are alike: half of its tokens go there and back. */
+    /* All experts of a layer without counts are alike: half of its tokens go there and back. */
     const double of_one[] = {9, 1, 0, 0, 0, 0, 0, 0};
     problem.expert_use = of_one;
     assert_int_equal(mt_place_by_policy(&problem, MT_PLACE_POLICY_ROUND_ROBIN, &placement, NULL),

@@ -338,7 +338,7 @@ static void test_large_block_that_a_thread_keeps_is_taken_before_the_pool_grows(
     mt_pool_destroy(shortage.pool);
 }
 
-/* Of each size as many as a thread may keep, which together would be 7 MiB. */
+/* As many of each size as a thread may keep, which together would be 7 MiB. */
 static void test_thread_keeps_no_more_than_a_mebibyte_of_small_blocks(void **state)
 {
     (void)state;

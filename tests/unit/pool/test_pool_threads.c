@@ -9,11 +9,14 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include <memtally/error.h>
 
+#include "pool/front.h"
 #include "pool_model.h"
 
 #define THREADS 8
@@ -54,6 +57,23 @@ static void test_threads_lose_nothing(void **state)
     assert_int_equal(stats.front_bytes, 0); /* threads that end give back what they kept */
     assert_int_equal(stats.n_allocations, stats.n_frees);
     check(pool);
+    mt_pool_destroy(pool);
+}
+
+/* A block that changes hands while figures are added up may count with both. */
+static void test_what_is_counted_twice_leaves_no_less_than_nothing_live(void **state)
+{
+    (void)state;
+    struct mt_pool *pool = host_pool(NULL);
+    struct mt_pool_stats stats;
+    uint64_t address;
+    assert_int_equal(mt_pool_allocate(pool, 4096, 0, &address), MT_OK);
+    assert_int_equal(mt_pool_free(pool, address), MT_OK);
+    pool->fronts->youngest_units = 2 * 4096 / MT_POOL_ALIGN;
+    mt_pool_stats_read(pool, &stats);
+    assert_int_equal(stats.front_bytes, 2 * 4096);
+    assert_int_equal(stats.live_bytes, 0);
+    pool->fronts->youngest_units = 4096 / MT_POOL_ALIGN;
     mt_pool_destroy(pool);
 }
 
@@ -128,6 +148,68 @@ static void test_blocks_of_a_thread_that_only_gives_go_to_one_that_asks(void **s
     mt_pool_destroy(passing.pool);
 }
 
+/* A thread has room for a size only where it keeps blocks of it, or some are on their way. */
+static void test_a_size_of_which_none_is_on_its_way_gets_no_room(void **state)
+{
+    (void)state;
+    struct passing passing = {.pool = host_pool(NULL)};
+    uint64_t other, same;
+    pass_on(&passing);
+    assert_int_equal(mt_pool_allocate(passing.pool, 8192, 0, &other), MT_OK);
+    for (struct mt_pool_front *front = passing.pool->fronts; front; front = front->next)
+        assert_int_equal(front->room[8192 / MT_POOL_ALIGN - 1], 0);
+    assert_int_equal(mt_pool_allocate(passing.pool, 4096, 0, &same), MT_OK);
+    mt_pool_free(passing.pool, other);
+    mt_pool_free(passing.pool, same);
+    check(passing.pool);
+    mt_pool_destroy(passing.pool);
+}
+
+#define LOTS      (128 * 16 + 4)
+#define LOT_WORDS 16
+
+/* A lot's first word says how many blocks it has: those that have `was` of them say `is` now, but
+ * every other one. How many there were. */
+static unsigned change_lots(struct mt_pool *pool, uint64_t was, uint64_t is)
+{
+    _Atomic uint64_t *words = (_Atomic uint64_t *)pool->transfer;
+    unsigned n = 0;
+    for (size_t i = 0; i < LOTS * LOT_WORDS; i += LOT_WORDS)
+        if (words[i] == was && n++ % 2 == 0)
+            words[i] = is;
+    return n;
+}
+
+static void test_a_child_of_fork_has_what_other_threads_kept_and_moved(void **state)
+{
+    (void)state;
+    struct mt_pool_options options = {.max_bytes = 64 << 20};
+    struct passing passing = {.pool = host_pool(&options)};
+    struct mt_pool_stats stats;
+    uint64_t address, own;
+    int status;
+    pass_on(&passing);
+    assert_int_equal(mt_pool_allocate(passing.pool, 4096, 0, &own), MT_OK); /* and keeps 13 */
+    /* All ones are a thread's that has the lot to itself, and here is none. */
+    assert_int_equal(change_lots(passing.pool, 14, UINT64_MAX), 16);
+    mt_pool_front_lock_all();
+    pid_t child = fork();
+    if (child == 0) {
+        mt_pool_front_take_over_all();
+        mt_pool_stats_read(passing.pool, &stats);
+        if (stats.front_bytes || stats.live_bytes != 4096 ||
+            change_lots(passing.pool, UINT64_MAX, 0))
+            _exit(1);
+        mt_pool_free(passing.pool, own);
+        check(passing.pool);
+        _exit(mt_pool_allocate(passing.pool, 60 << 20, 0, &address) == MT_OK ? 0 : 2);
+    }
+    mt_pool_front_unlock_all();
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    mt_pool_destroy(passing.pool);
+}
+
 #define ON_WAY 64
 
 struct post {
@@ -192,7 +274,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_threads_lose_nothing),
+        cmocka_unit_test(test_what_is_counted_twice_leaves_no_less_than_nothing_live),
         cmocka_unit_test(test_blocks_of_a_thread_that_only_gives_go_to_one_that_asks),
+        cmocka_unit_test(test_a_size_of_which_none_is_on_its_way_gets_no_room),
+        cmocka_unit_test(test_a_child_of_fork_has_what_other_threads_kept_and_moved),
         cmocka_unit_test(test_threads_that_pass_blocks_on_lose_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

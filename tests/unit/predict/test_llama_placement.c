@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Where llama.cpp puts layers and tensors, against its logs and the arithmetic of its loader. */
+#include <memtally/residue.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -10,7 +10,7 @@
 
 #include "made_model.h"
 
-/* Of Llama 3.1 8B: cosines and sines of 131,072 positions, 64 each, in 32 bit. */
+/* What Llama 3.1 8B has: cosines and sines of 131,072 positions, 64 each, in 32 bit. */
 #define ROTARY (UINT64_C(131072) * 128 * 4)
 
 static struct made_model made;
@@ -179,11 +179,11 @@ static void test_a_cache_that_is_less_than_the_context_is_tight(void **state)
     mt_estimate_destroy(result);
 }
 
-/* Of 24 GiB, 264 MiB are the driver's on the card of that size, an RTX 3090 (median of published
- * measurements), and 490 are NCCL's between the stages; 0.8 of the rest are the share. A layer
- * weighs 4 * 4,096 * 4,096 + 3 * 4,096 * 14,336 + 2 * 4,096 numbers, and 16 KiB of cache a token.
- * Three layers and the embedding leave 17.0 GiB, 371,000 tokens; two with 3 GiB more leave 14.7
- * GiB, 482,000 tokens. */
+/* The driver has 264 MiB of 24 GiB on the card of that size, an RTX 3090 (median of published
+ * measurements), and NCCL 490 between the stages; 0.8 of the rest are the share. A layer weighs 4 *
+ * 4,096 * 4,096 + 3 * 4,096 * 14,336 + 2 * 4,096 numbers, and 16 KiB of cache a token. Three layers
+ * and the embedding leave 17.0 GiB, 371,000 tokens; two with 3 GiB more leave 14.7 GiB, 482,000
+ * tokens. */
 static void test_the_stage_with_the_fewest_tokens_bounds_all(void **state)
 {
     (void)state;

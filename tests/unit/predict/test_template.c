@@ -15,6 +15,7 @@
 
 #include "hand_model.h"
 #include "model/gguf/gguf.h"
+#include "predict/sheet.h"
 #include "predict/template/template.h"
 
 #define EMBEDDING 64

@@ -151,7 +151,7 @@ static int sweep(int (*call)(const char *, struct mt_error *), const char *path,
     }
 }
 
-/* Of the 64 GiB that a file may become not all are read. */
+/* Nobody reads all of the 64 GiB that a file may become. */
 static void test_a_file_whose_end_cannot_be_asked_for_is_read_as_far_as_it_has_blocks(void **state)
 {
     (void)state;

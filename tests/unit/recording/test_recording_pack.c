@@ -208,7 +208,7 @@ static size_t count_of_cut(const char *path, const char *whole)
     return n;
 }
 
-/* Of 60012 events, a frame has 16384 at the most. */
+/* A frame has at most 16384 of 60012 events. */
 static void test_a_cut_packed_file_gives_what_came_before(void **state)
 {
     (void)state;

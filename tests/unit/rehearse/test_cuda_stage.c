@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What a rehearsal prepares for CUDA programs: files under the sonames that programs look for, and
  * devices of the account with a row of the table of GPUs each. The look-alikes are empty files. */
+#include <memtally/error.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

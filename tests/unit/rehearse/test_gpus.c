@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The table of GPUs: what it says of cards, and by which names they are found. */
+#include <memtally/gpu.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -121,7 +121,7 @@ static void test_a_small_host_buffer_is_the_engines_own(void **state)
     assert_event(event_from(n, MT_ACCOUNT_ALLOC), MT_CATEGORY_ACTIVATIONS, 5000, "CPU", "");
     ggml_backend_buffer_free(buffer);
     assert_int_equal(account->host_used_bytes, before);
-    /* Of nothing there is no buffer to count. */
+    /* Nothing is no buffer to count. */
     n = account->n_events;
     ggml_backend_buffer_free(ggml_backend_buft_alloc_buffer(type(FAKE_CPU), 0));
     assert_int_equal(account->n_events, n);

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
 import types
 
 import tap
@@ -226,6 +227,40 @@ def test_phases_begin_and_end_around_a_function_and_its_errors():
         words = [line.split() for line in lines_of(path)[1:]]
         assert [word[0] for word in words] == ["b", "d"] and words[0][3:] == ["weights", "load_model"], words
         assert words[0][2] == words[1][2] and int(words[0][1]) <= int(words[1][1])
+
+
+def test_when_no_phase_is_open_any_more_it_is_known_which_there_were():
+    with folder() as path:
+        writer, told = trace.Trace(path), []
+        phases.history, phases.after = None, lambda categories: told.append(sorted(categories))
+        try:
+            weights, graphs = phases.begin(writer, "weights", "load"), phases.begin(writer, "graphs", "capture")  # of two threads
+            phases.end(writer, weights)
+            assert told == [], told
+            phases.end(writer, graphs)
+            phases.end(writer, phases.begin(writer, "activations", "step"))
+        finally:
+            phases.after = None
+        assert told == [["graphs", "weights"], ["activations"]], told
+
+
+def test_a_child_waits_for_no_thread_of_its_parents():
+    with folder() as path:
+        writer, told = trace.Trace(path), []
+        phases.history, phases.after = None, told.append
+        load = phases.begin(writer, "weights", "load")
+        other = threading.Thread(target=phases.begin, args=(writer, "graphs", "capture"))
+        other.start()
+        other.join()
+        with phases._lock:
+            pid = os.fork()
+            if pid == 0:
+                signal.alarm(60)  # ends a child that waits
+                phases.end(writer, load)
+                os._exit(0 if told == [{"weights"}] else 1)
+        phases.after = None
+        phases.open_phases.clear()
+        assert os.waitpid(pid, 0)[1] == 0
 
 
 def test_a_phase_that_is_entered_without_end_is_noted_a_number_of_times_only():

@@ -218,7 +218,7 @@ static void test_more_blocks_without_a_place_than_the_heap_holds_share_it(void *
     mt_tally_destroy(one.tally);
 }
 
-/* Of the heap's four pages, 5000 bytes are known to be in use, and a large block of 1000 has its
+/* In the heap's four pages 5000 bytes are known to be in use, and a large block of 1000 has its
  * place. */
 static void test_small_blocks_divide_the_heap(void **state)
 {
@@ -575,8 +575,8 @@ static void test_what_libc_maps_unseen_is_told_by_its_shape(void **state)
     mt_tally_destroy(one.tally);
 }
 
-/* Of a mapping of four pages one was touched, and the last may not be. The library's second page
- * was written to, so that no file is behind it any more. */
+/* One page of a mapping of four was touched, and the last may not be. The library's second page was
+ * written to, so that no file is behind it any more. */
 static void test_untouched_parts_and_written_pages_of_files_have_their_rows(void **state)
 {
     (void)state;

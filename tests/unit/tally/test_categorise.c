@@ -97,7 +97,7 @@ static void test_what_nobody_knows_is_a_row_without_bytes(void **state)
     mt_tally_destroy(tally);
 }
 
-/* Of a device that nobody measured. */
+/* A device that nobody measured. */
 static void test_a_place_of_words_has_their_sum(void **state)
 {
     (void)state;

@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <memtally/compare.h>
+#include <memtally/residue.h>
 #include <memtally/units.h>
 #include <stdlib.h>
 #include <string.h>

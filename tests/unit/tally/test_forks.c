@@ -91,7 +91,7 @@ static void test_what_is_counted_for_who_is_not_listed_is_there(void **state)
     assert_int_equal(pages_at(MT_MOMENT_TIME, 52), 14000);
 }
 
-/* Of large processes pages are counted, and not what the kernel gives each of those that share
+/* The pages of large processes are counted, and not what the kernel gives each of those that share
  * them: two have each a half, of more the first has all. */
 static void test_pages_that_were_counted_count_once_in_a_pair(void **state)
 {

@@ -311,6 +311,10 @@ static void test_an_orphan_is_seen_and_its_end_too(void **state)
     struct mt_run_status status = {.running = 1};
     while (status.running)
         assert_int_equal(mt_run_poll(run.run, 20, &status, NULL), 0);
+    close(run.input); /* it ends now; a run that is finished waits a second for that at most */
+    run.input = -1;
+    while (kill(atoi(line), 0) == 0)
+        watched_poll(&run);
     watched_finish(&run);
     assert_int_equal(run.result.exit_code, 0);
     struct mt_tally *tally = watched_tally(&run, MT_MOMENT_EXIT, 0);

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "predict/llama/internal.h"
+#include "predict/sheet.h"
 
 #define CACHE_STEP 64
 

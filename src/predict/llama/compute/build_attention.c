@@ -493,8 +493,8 @@ struct mt_node *mt_build_latent_attention(struct mt_build *build, struct mt_node
     return mt_build_project(build, x, il, MT_SLOT_ATTN_OUT, d->embedding_length);
 }
 
-/* Of a file that holds the matrix of both (attn_kv_b): keys and values of all heads are made and
- * cached; the rotated part of the keys, one for all heads, is repeated for each in older builds. */
+/* If a file holds the matrix of both (attn_kv_b), keys and values of all heads are made and cached;
+ * the rotated part of the keys, one for all heads, is repeated for each in older builds. */
 struct mt_node *mt_build_latent_in_heads(struct mt_build *build, struct mt_node *x, size_t il,
                                          unsigned traits)
 {

@@ -2,6 +2,8 @@
 /* Compute buffers of llama.cpp: the graph that it reserves memory with is built again, placed and
  * allocated as it would be. What the engine's version changes comes from its table. */
 #include <inttypes.h>
+#include <memtally/category.h>
+#include <memtally/provenance.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,11 +15,12 @@
 #include "engine/flash_kernel.h"
 #include "predict/llama/internal.h"
 #include "predict/llama/old/compute.h"
+#include "predict/sheet.h"
 
 /* A model of more than this is not one. */
 #define LAYERS_MAX       512
 #define EXPERTS_USED_MAX 1024
-/* Of a graph that differs between builds in two ways. */
+/* The forms of a graph that differs between builds in two ways. */
 #define FORMS_MAX 4
 /* Cells that a batch sees of a cache which holds next to nothing. */
 #define FEWEST_CELLS 256

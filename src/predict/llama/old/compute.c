@@ -15,6 +15,7 @@
 #include "internal.h"
 #include "model/families.h"
 #include "predict/llama/internal.h"
+#include "predict/sheet.h"
 
 #define VARIANTS_MAX 12
 

@@ -144,7 +144,7 @@ typedef struct {
     CUdeviceptr dptr;
 } CUDA_MEM_ALLOC_NODE_PARAMS;
 
-/* Of cuGraphAddNode. */
+/* Parameters of cuGraphAddNode. */
 typedef struct {
     CUgraphNodeType type;
     int reserved0[3];

@@ -18,7 +18,7 @@
 
 #define BLAS_POINTER_HOST 0
 
-/* Of cuBLAS and cuBLASLt, and of the toolkit that they come with. */
+/* The versions of cuBLAS and cuBLASLt, and of the toolkit that they come with. */
 #if PRETEND_BLAS == 12
 #define BLAS_VERSION 120804
 #define BLAS_CUDART  12080u

@@ -11,7 +11,7 @@
 #define STREAM_NON_BLOCKING 1u
 #define GRAPH_PARAMS_BYTES  232
 
-/* Of cuEventCreate. */
+/* Flags of cuEventCreate. */
 #define PRETEND_EVENT_BLOCKING       1u
 #define PRETEND_EVENT_DISABLE_TIMING 2u
 #define PRETEND_EVENT_INTERPROCESS   4u
@@ -25,7 +25,7 @@ struct pretend_edges {
     size_t n, room;
 };
 
-/* Of an allocation node and its copies in other graphs. */
+/* The memory of an allocation node, which its copies in other graphs share. */
 struct pretend_node_memory {
     CUdeviceptr pointer;
     int references;

@@ -264,7 +264,7 @@ static int64_t reduce(int64_t a, int64_t b, const struct nccl_sum *sum)
     return a;
 }
 
-/* Of `n` elements of a round. The low bytes of a number come first. */
+/* Reduces `n` elements of all ranks in a round. The low bytes of a number come first. */
 static void put_together(const struct nccl_comm *comm, const struct nccl_sum *sum, char *result,
                          size_t n)
 {

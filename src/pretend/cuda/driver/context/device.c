@@ -75,7 +75,7 @@ PRETEND_CALL CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice number)
     return cuDeviceGetUuid_v2(uuid, number);
 }
 
-/* Of Windows. */
+/* Only Windows has such identifiers. */
 PRETEND_CALL CUresult cuDeviceGetLuid(char *luid, unsigned *nodes, CUdevice number)
 {
     const struct pretend_device *device;

@@ -117,8 +117,8 @@ PRETEND_CALL CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attr
     return result;
 }
 
-/* Of memory that the driver does not know each attribute is zero, and the call succeeds; its
- * device is -2. */
+/* If the driver does not know the memory, the call succeeds: each attribute is zero, and the device
+ * is -2. */
 CUresult cuPointerGetAttributes(unsigned n, CUpointer_attribute *attributes, void **data,
                                 CUdeviceptr pointer);
 PRETEND_CALL CUresult cuPointerGetAttributes(unsigned n, CUpointer_attribute *attributes,
