@@ -10,7 +10,7 @@
 #include "model/families.h"
 #include "vllm.h"
 
-enum { FP32 = 4, FP8_BLOCK = 128, SORTED_APART = 128 };
+enum { FP32 = 4, FP8_BLOCK = 128, SORTED_APART = 128, SEGMENT = 2 << 20 };
 
 /* ---- encoders ---- */
 
@@ -205,14 +205,21 @@ static uint64_t layer_bytes(const struct widths *w, const struct mt_model_layer 
 
 /* The compiler tries out the first kernel on a table of embeddings of its own, before anything else
  * is there. A model with encoders is handed embeddings. */
-static uint64_t compiling_bytes(const struct mt_predict_input *in,
-                                const struct mt_torch_stage *stage)
+static uint64_t compiled_table(const struct mt_predict_input *in,
+                               const struct mt_torch_stage *stage)
 {
     const struct widths w = widths_of(in);
     if (in->settings->eager || !stage->is_first || has_encoder(in))
         return 0;
-    uint64_t table = mt_mul(share(&w, in->d->vocabulary), w.hidden);
-    return mt_add(table, mt_mul(2 * w.tokens, w.hidden));
+    return mt_mul(share(&w, in->d->vocabulary), w.hidden);
+}
+
+static uint64_t compiling_bytes(const struct mt_predict_input *in,
+                                const struct mt_torch_stage *stage)
+{
+    const struct widths w = widths_of(in);
+    uint64_t table = compiled_table(in, stage);
+    return table ? mt_add(table, mt_mul(2 * w.tokens, w.hidden)) : 0;
 }
 
 static uint64_t pass_bytes(const struct mt_predict_input *in, const struct mt_torch_stage *stage,
@@ -356,6 +363,17 @@ static uint64_t left_by_sampler(const struct mt_predict_input *in,
     return stage->is_last && !mt_vllm_has_second_runner(in) ? masking_bytes(in) : 0;
 }
 
+/* The block of the compiler's table, which is divided for what stays and so never goes back. */
+static uint64_t left_by_compiler(const struct mt_predict_input *in,
+                                 const struct mt_torch_stage *stage)
+{
+    uint64_t table = compiled_table(in, stage);
+    if (!table || !mt_engine_has(in->engine, "activations.table", "stays"))
+        return 0;
+    uint64_t block = mt_mul(mt_ceil_div(table, SEGMENT), SEGMENT);
+    return block > products_bytes(in) ? block - products_bytes(in) : 0;
+}
+
 /* ---- both ---- */
 
 /* Whether the version counts what the run leaves as taken, and only what is above that as its peak.
@@ -404,6 +422,8 @@ struct mt_budget_part mt_vllm_kept_of(const struct mt_predict_input *in,
     if (is_counted)
         bytes =
             mt_add(bytes, mt_add(left_by_pass(in, stage, mxfp4_bytes), left_by_sampler(in, stage)));
-    return (struct mt_budget_part){is_counted ? MT_BUDGET_WITHIN : MT_BUDGET_BESIDE, bytes,
-                                   mt_scale(bytes, 0.95), mt_scale(bytes, 1.05)};
+    uint64_t table = is_counted ? left_by_compiler(in, stage) : 0;
+    return (struct mt_budget_part){is_counted ? MT_BUDGET_WITHIN : MT_BUDGET_BESIDE,
+                                   mt_add(bytes, table), mt_scale(bytes, 0.95),
+                                   mt_add(mt_scale(bytes, 1.05), table)};
 }

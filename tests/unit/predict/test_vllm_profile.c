@@ -161,6 +161,30 @@ static void test_graphs_have_the_nodes_and_parts_of_rehearsals(void **state)
     mt_estimate_destroy(ampere);
 }
 
+/* By the sources of 0.27.0 and 0.31.0: the compiler's table has 128,256 * 4,096 numbers of 16 bit,
+ * 501 blocks of 2 MiB, of which cuBLAS's 32 MiB are a part. In a rehearsal of Qwen3-0.6B in 0.27.1
+ * it was seen. */
+static void test_the_compilers_table_stays_where_blocks_are_divided(void **state)
+{
+    static const struct mt_device_known h100_card = {.gpu = "H100-80GB"};
+    static const char *const versions[] = {"vllm@0.30.0", "vllm@0.31.0"};
+    uint64_t kept[2][2];
+    (void)state;
+    make_model(&made, &llama_3_1_8b);
+    for (int eager = 0; eager < 2; eager++) {
+        for (size_t i = 0; i < 2; i++) {
+            struct mt_predict_settings settings = on_h100(versions[i]);
+            settings.device_known = &h100_card;
+            settings.eager = eager;
+            struct mt_estimate *result = made_estimate(&made, settings);
+            kept[eager][i] = result->pool.other_bytes;
+            mt_estimate_destroy(result);
+        }
+    }
+    assert_int_equal(kept[0][0] - kept[0][1], 501 * 2 * MADE_MIB - 32 * MADE_MIB);
+    assert_int_equal(kept[1][0], kept[1][1]);
+}
+
 /* MixtralForCausalLM, of the family llama, has experts and is not among those of the second runner
  * before 0.29.0, where LlamaForCausalLM is from 0.23.0 on. */
 static void test_a_family_with_experts_has_a_runner_of_its_own(void **state)
@@ -230,6 +254,7 @@ int main(void)
         cmocka_unit_test(test_a_run_is_counted_tensor_by_tensor),
         cmocka_unit_test(test_a_residual_that_nobody_reads_stays),
         cmocka_unit_test(test_a_family_with_experts_has_a_runner_of_its_own),
+        cmocka_unit_test(test_the_compilers_table_stays_where_blocks_are_divided),
         cmocka_unit_test(test_an_older_sampler_sorts_logits),
         cmocka_unit_test(test_few_rows_of_logits_are_sorted_as_one),
         cmocka_unit_test(test_an_a100_is_taken_for_a_small_card),
