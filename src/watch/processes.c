@@ -79,7 +79,7 @@ struct watched *mt_watch_find(struct mt_run *run, pid_t pid)
     return bsearch(&wanted, run->processes, run->n_processes, sizeof wanted, by_pid);
 }
 
-/* Of a process whose end its parent has just been told the kernel has no parent any more. */
+/* The kernel no longer names the parent of a process whose end the parent has just been told. */
 static void see(struct watched *process, const struct mt_process *seen)
 {
     int parent_pid = process->seen.parent_pid;
