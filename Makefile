@@ -199,12 +199,12 @@ containers: all ## attach and profile in containers of a real Podman, Docker and
 	@set -e; MEMTALLY_LLAMA_CPP=$$(scripts/engine llama.cpp); export MEMTALLY_LLAMA_CPP; \
 	ALL=1 meson test -C build --no-rebuild --verbose container container_sockets; \
 	ALL=1 CONTAINER_ENGINE=docker meson test -C build --no-rebuild --verbose container
-	@PYTHONPATH=tests/support MEMTALLY=build/src/cli/memtally SERVED=build/tests/container/served tests/container/test_containerd.py
+	@PYTHONPATH=tests/support MEMTALLY=$(CURDIR)/build/src/cli/memtally SERVED=$(CURDIR)/build/tests/container/served tests/container/test_containerd.py
 
 guard-stress: all ## a thousand programs that run out of memory under memtally guard (some minutes); GUARD_TIMES=1000
-	@PYTHONPATH=tests/support MEMTALLY=build/src/cli/memtally EATER=build/tests/guard/eater \
+	@PYTHONPATH=tests/support MEMTALLY=$(CURDIR)/build/src/cli/memtally EATER=$(CURDIR)/build/tests/guard/eater \
 	    GUARD_TIMES=$(or $(GUARD_TIMES),1000) tests/guard/test_guard.py
-	@PYTHONPATH=tests/support MEMTALLY=build/src/cli/memtally FAKE_NVML=build/tests/budget \
+	@PYTHONPATH=tests/support MEMTALLY=$(CURDIR)/build/src/cli/memtally FAKE_NVML=$(CURDIR)/build/tests/budget \
 	    GUARD_TIMES=$(or $(GUARD_DEVICE_TIMES),100) tests/budget/test_guard_device.py
 
 leak-live: all ## a leak found by the monitor and the guard with the clock as it is (20 minutes, idle)
