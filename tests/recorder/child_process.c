@@ -382,9 +382,9 @@ static void fork_in_handler(int signal)
 static int forks_within(int argc, char **argv)
 {
     struct sigaction action = {.sa_handler = fork_in_handler, .sa_flags = SA_RESTART};
-    if (argc > 0 && strcmp(argv[0], "call") == 0)
+    if (argc > 1 && strcmp(argv[1], "call") == 0)
         fork_within = fork_by_call;
-    else if (argc > 0 && strcmp(argv[0], "_Fork") == 0 && _Fork)
+    else if (argc > 1 && strcmp(argv[1], "_Fork") == 0 && _Fork)
         fork_within = _Fork;
     sigaction(SIGALRM, &action, NULL);
     while (n_forks < 200) {
