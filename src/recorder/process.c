@@ -211,7 +211,7 @@ int process_start(void (*then)(void *context), void *context)
                                      __ATOMIC_ACQUIRE))
         return none == PROCESS_RECORDS;
     struct creation creation = {process, -EPERM, 0, then, context};
-    /* What was said of blocks before is in the file of the process that this one was forked from. */
+    /* What was said of blocks before is in the file of the process that it was forked from. */
     __atomic_fetch_add(&memtally_recorder.range_labels, 1, __ATOMIC_RELAXED);
     do_aside_or_here(begin_recording, &creation);
     if (process->scratch)

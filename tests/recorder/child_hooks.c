@@ -361,8 +361,7 @@ static int label_by_turns(int argc, char **argv)
         size_t length = i % 3 ? 1000 : 1001;
         mt_label_block(block, length, category, "block");
         mt_label(range, sizeof range, MT_CATEGORY_WEIGHTS, "range");
-        say("LABEL_BLOCK %llx %zx %d\nLABEL %llx 40 1\n", hex(block), length, category,
-            hex(range));
+        say("LABEL_BLOCK %llx %zx %d\nLABEL %llx 40 1\n", hex(block), length, category, hex(range));
     }
     mt_mark("end");
     free(block);

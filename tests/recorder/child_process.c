@@ -16,8 +16,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "recorder/child.h"
 #include "../../src/recorder/sys.h"
+#include "recorder/child.h"
 
 #define OF_PARENT 700001
 #define OF_CHILD  700002

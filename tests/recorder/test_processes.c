@@ -98,7 +98,7 @@ static void test_a_fork_by_clone_is_a_fork(void **state)
     forks_well("clones");
 }
 
-static void test_a_child_that_libc_knows_nothing_of_says_of_a_block_what_its_parent_said(void **state)
+static void test_a_child_by_a_raw_call_says_anew_what_its_parent_said(void **state)
 {
     const struct how how = {.depth = DEPTH_DEFAULT};
     struct ran *ran = RUN(&how, CHILD, "clones", "raw");
@@ -308,8 +308,7 @@ int main(void)
         cmocka_unit_test(test_a_forked_child_begins_its_own_file),
         cmocka_unit_test(test_a_thread_forks_as_well),
         cmocka_unit_test(test_a_fork_by_clone_is_a_fork),
-        cmocka_unit_test(
-            test_a_child_that_libc_knows_nothing_of_says_of_a_block_what_its_parent_said),
+        cmocka_unit_test(test_a_child_by_a_raw_call_says_anew_what_its_parent_said),
         cmocka_unit_test(test_children_of_vfork_do_not_end_their_parent),
         cmocka_unit_test(test_children_of_vfork_that_are_killed_stop_no_recording),
         cmocka_unit_test(test_a_handler_that_leaves_the_recorder_stops_no_recording),
