@@ -43,8 +43,8 @@ struct mt_monitor_source {
     void *context;
     int (*read)(void *context, struct mt_monitor_figures *figures, struct mt_error *error);
     void (*close)(void *context); /* or NULL */
-    /* As `read`, for less: figures may be a quarter of a second old where nothing hints at a
-     * change. NULL: there is no such way. */
+    /* As `read`, for less: figures may be half a second old where nothing hints at a change.
+     * NULL: there is no such way. */
     int (*glance)(void *context, struct mt_monitor_figures *figures, struct mt_error *error);
 };
 
@@ -57,11 +57,12 @@ struct mt_monitor_source {
  * the program has ended. A look at the host takes about 7 microseconds, one at a group 1, a glance
  * at either 0.5; files stay open in between, and a group's limit is read again after a
  * second. A glance asks the kernel how much memory is free. While that is more than a 32nd of the
- * host, and has moved by no more than a 256th of the place since the last look, that look stands,
- * for a quarter of a second at most; what is no longer free counts as no longer available. On
- * success the caller owns *source until a monitor has it; end it by its `close`. Errors: MT_EARG
- * (no such name), MT_EUNSUPPORTED (the group has no limit; no /proc), MT_ENOTFOUND (no driver, no
- * such device or process), MT_EPERM, MT_EIO, MT_ENOMEM. */
+ * host, and has moved by no more than a 256th of the place since a glance last read the kernel's
+ * files, what it read stands, for a quarter of a second at most; a group's page cache for half a
+ * second. What is no longer free counts as no longer available on the host, but not as used by a
+ * group. On success the caller owns *source until a monitor has it; end it by its `close`. Errors:
+ * MT_EARG (no such name), MT_EUNSUPPORTED (the group has no limit; no /proc), MT_ENOTFOUND (no
+ * driver, no such device or process), MT_EPERM, MT_EIO, MT_ENOMEM. */
 int mt_monitor_open_source(const char *place, struct mt_monitor_source *source,
                            struct mt_error *error);
 

@@ -241,6 +241,7 @@ void mt_level_glance_group(struct mt_level *level, struct mt_host_sample *sample
     if (!stands(level, &level->usage_then, level->limit_bytes)) {
         level->usage_bytes = usage_of(level);
         level->usage_then = level->now;
+        level->usage_then.is_set &= level->usage_bytes != MT_UNKNOWN;
     }
     tell_group(level, level->now.time_ns, GLANCE_STAT_NS, level->usage_bytes, sample);
 }

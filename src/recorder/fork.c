@@ -60,7 +60,6 @@ void after_fork_in_child(void)
     struct tls *tls = &memtally_tls;
     struct process *process = memtally_recorder.process;
     int is_wiped = !process || !process->alive;
-    memtally_recorder.range_labels++; /* what was said of blocks is in the parent's file */
     /* Two threads that fork at once may meet the other's advice. */
     if (!tls->forks_within && !is_wiped)
         memset(process, 0, offsetof(struct process, aside_stack));

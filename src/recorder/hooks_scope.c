@@ -31,12 +31,21 @@ void memtally_hook_scope_end(void)
         note(thread, MT_EVENT_SCOPE_END, NULL, 0);
 }
 
-/* What was said of blocks in a range holds no longer. */
+/* What was said of blocks in a range holds no longer. It is counted behind the event, so that no
+ * label of a block that another thread writes before the event passes for one that came after. */
 static void note_range(struct thread *thread, enum mt_event_op op, const uint64_t *fields,
                        size_t n_fields)
 {
-    __atomic_fetch_add(&memtally_recorder.range_labels, 1, __ATOMIC_RELAXED);
     note(thread, op, fields, n_fields);
+    __atomic_fetch_add(&memtally_recorder.range_labels, 1, __ATOMIC_RELAXED);
+}
+
+/* Each step is multiplied: small numbers that are merely put over each other cancel out. */
+static uint64_t hash_label(const char *name, uint64_t length_bytes, uint64_t category)
+{
+    uint64_t hash = name ? hash_text(name) : 0;
+    hash = (hash ^ length_bytes) * 0x100000001b3u;
+    return (hash ^ category) * 0x100000001b3u;
 }
 
 void memtally_hook_label(const void *address, size_t length_bytes, int category, const char *name)
@@ -56,8 +65,7 @@ void memtally_hook_label_block(const void *block, size_t length_bytes, int categ
     if (!thread)
         return;
     uint64_t fields[] = {(uint64_t)(uintptr_t)block, length_bytes, (uint64_t)(uint32_t)category, 0};
-    uint64_t hash = (name ? hash_text(name) : 0) ^ length_bytes << 8 ^ fields[2];
-    if (!label_is_new(thread, fields[0], hash)) {
+    if (!label_is_new(thread, fields[0], hash_label(name, fields[1], fields[2]))) {
         leave();
         return;
     }

@@ -211,6 +211,8 @@ int process_start(void (*then)(void *context), void *context)
                                      __ATOMIC_ACQUIRE))
         return none == PROCESS_RECORDS;
     struct creation creation = {process, -EPERM, 0, then, context};
+    /* What was said of blocks before is in the file of the process that it was forked from. */
+    __atomic_fetch_add(&memtally_recorder.range_labels, 1, __ATOMIC_RELAXED);
     do_aside_or_here(begin_recording, &creation);
     if (process->scratch)
         return 1;

@@ -193,7 +193,7 @@ struct recorder {
     uint32_t is_filtered;  /* the program lets the kernel refuse system calls: none is made */
     uint32_t python;       /* stacks have Python's frames too */
     uint32_t has_labels;   /* something was said of a block */
-    uint64_t range_labels; /* how often something was said of a range, which may hold blocks */
+    uint64_t range_labels; /* how often a range was labelled, which may hold blocks, or we forked */
     uint32_t counts_heap;  /* the three below are counted, of blocks that are events */
     int64_t heap_bytes;    /* that are held since counting began, less what was freed from before */
     int64_t heap_peak_bytes;   /* the most of that since it was last asked for */

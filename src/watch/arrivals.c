@@ -18,12 +18,16 @@ static int has_parent(struct mt_run *run, size_t known, const struct mt_process 
     return has;
 }
 
+/* A group that the first process is not in tells nobody: then its descendants are the tree, as at a
+ * look at the whole. */
 static int belongs(struct mt_run *run, size_t known, const struct mt_process *seen)
 {
     if (seen->pid == getpid())
         return 0;
-    return run->group ? mt_process_is_in_group(&run->host, seen->pid, run->pid, run->group)
-                      : has_parent(run, known, seen);
+    if (run->group && mt_process_is_in_group(&run->host, seen->pid, run->pid, run->group))
+        return 1;
+    return has_parent(run, known, seen) &&
+           !(run->group && mt_process_is_in_group(&run->host, run->pid, run->pid, run->group));
 }
 
 /* Those of the tree whose numbers are no longer there. Both lists ascend. */

@@ -351,9 +351,11 @@ static void look_at_attached_tree(struct mt_run *run, uint64_t now_ns)
         run->numbers.n = 0; /* they are noted anew */
         run->next_arrivals_ns = is_large ? now_ns : UINT64_MAX;
     }
-    run->next_tree_ns =
-        now_ns +
-        (is_large ? mt_watch_apart_ns(TREE_EVERY_NS, cpu_ns, MT_WATCH_WHOLE_REST_TIMES) : rest_ns);
+    /* If it has just become large, who came between this look and the first numbers shows at the
+     * next look at the whole alone. */
+    if (is_large && was_large)
+        rest_ns = mt_watch_apart_ns(TREE_EVERY_NS, cpu_ns, MT_WATCH_WHOLE_REST_TIMES);
+    run->next_tree_ns = now_ns + rest_ns;
 }
 
 static void look_at_tree(struct mt_run *run, uint64_t now_ns)

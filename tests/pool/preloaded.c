@@ -222,6 +222,23 @@ static void *take_and_give(void *argument)
     return argument;
 }
 
+static void *take_and_give_once(void *argument)
+{
+    char *block = malloc(5 * MIB);
+    if (!block)
+        abort();
+    free(block);
+    return argument;
+}
+
+/* As a library that ends its threads before a fork, and begins them anew. */
+static void in_a_thread(void)
+{
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, take_and_give_once, NULL) == 0)
+        pthread_join(thread, NULL);
+}
+
 static void in_child(const unsigned char *of_parent)
 {
     alarm(200);                                   /* who waits for a lock for ever is ended */
@@ -287,6 +304,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "libmemtally-pool.so is not preloaded\n");
         return 2;
     }
+    pthread_atfork(in_a_thread, in_a_thread, NULL); /* before anybody has taken a large block */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_large_blocks_come_from_the_pool_and_small_ones_do_not),
         cmocka_unit_test(test_calloc_of_used_memory_is_zero_and_touches_nothing),

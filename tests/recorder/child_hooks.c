@@ -346,5 +346,30 @@ static int label_block(int argc, char **argv)
     return 0;
 }
 
-const struct command hook_commands[] = {
-    {"hook", hook}, {"scopes", scopes}, {"label_block", label_block}, {NULL, NULL}};
+/* Between any two labels of the block, something is said of a range, and the block becomes another
+ * thing. */
+static int label_by_turns(int argc, char **argv)
+{
+    static char range[64];
+    (void)argc;
+    (void)argv;
+    void *block = malloc(100000);
+    MUST(block != NULL);
+    mt_mark("label_by_turns");
+    for (int i = 0; i < 600; i++) {
+        int category = i % 2 ? MT_CATEGORY_KV_CACHE : MT_CATEGORY_WEIGHTS;
+        size_t length = i % 3 ? 1000 : 1001;
+        mt_label_block(block, length, category, "block");
+        mt_label(range, sizeof range, MT_CATEGORY_WEIGHTS, "range");
+        say("LABEL_BLOCK %llx %zx %d\nLABEL %llx 40 1\n", hex(block), length, category, hex(range));
+    }
+    mt_mark("end");
+    free(block);
+    return 0;
+}
+
+const struct command hook_commands[] = {{"hook", hook},
+                                        {"scopes", scopes},
+                                        {"label_block", label_block},
+                                        {"label_by_turns", label_by_turns},
+                                        {NULL, NULL}};

@@ -16,11 +16,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../../src/recorder/sys.h"
 #include "recorder/child.h"
 
 #define OF_PARENT 700001
 #define OF_CHILD  700002
 #define AFTER     700003
+#define SAID      20001 /* in libc's heap */
 
 extern char **environ;
 
@@ -31,10 +33,21 @@ static int wait_for(pid_t pid)
     return status;
 }
 
+/* A parent and its child say the same of the same block, beside which each has another. */
+static void say_of_a_block(void)
+{
+    static void *block;
+    if (!block)
+        block = keep(malloc(SAID));
+    keep(malloc(SAID + 1));
+    mt_label_block(block, SAID, MT_CATEGORY_WEIGHTS, "block");
+}
+
 /* In the child: one block of its own, and one of its parent's freed. */
 static void live_as_child(void *inherited)
 {
     free(inherited);
+    say_of_a_block();
     keep(malloc(OF_CHILD));
     _exit(5);
 }
@@ -42,6 +55,7 @@ static void live_as_child(void *inherited)
 static void *fork_here(void *unused)
 {
     void *block = keep(malloc(OF_PARENT));
+    say_of_a_block();
     (void)unused;
     pid_t pid = fork();
     if (pid == 0)
@@ -70,13 +84,14 @@ static int forks_in_thread(int argc, char **argv)
     return 0;
 }
 
-/* A fork that libc's handlers do not see. */
+/* clones [raw]: a fork that libc's handlers do not see; raw: nor does libc. */
 static int clones(int argc, char **argv)
 {
     void *block = keep(malloc(OF_PARENT));
-    (void)argc;
-    (void)argv;
-    pid_t pid = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+    int is_raw = argc > 1 && strcmp(argv[1], "raw") == 0;
+    say_of_a_block();
+    pid_t pid = is_raw ? (pid_t)MT_SYS6(SYS_clone, SIGCHLD, 0, 0, 0, 0, 0)
+                       : (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
     if (pid == 0)
         live_as_child(block);
     say("child=%d\n", (int)pid);
@@ -367,9 +382,9 @@ static void fork_in_handler(int signal)
 static int forks_within(int argc, char **argv)
 {
     struct sigaction action = {.sa_handler = fork_in_handler, .sa_flags = SA_RESTART};
-    if (argc > 0 && strcmp(argv[0], "call") == 0)
+    if (argc > 1 && strcmp(argv[1], "call") == 0)
         fork_within = fork_by_call;
-    else if (argc > 0 && strcmp(argv[0], "_Fork") == 0 && _Fork)
+    else if (argc > 1 && strcmp(argv[1], "_Fork") == 0 && _Fork)
         fork_within = _Fork;
     sigaction(SIGALRM, &action, NULL);
     while (n_forks < 200) {

@@ -52,16 +52,27 @@ static void test_scopes_and_labels_are_recorded_in_order(void **state)
     ran_free(ran);
 }
 
-static void test_a_small_block_that_is_labelled_ends_with_an_event(void **state)
+static void labels_are_those_that_the_child_says(const char *command)
 {
     const struct how how = {.depth = DEPTH_DEFAULT};
-    struct ran *ran = RUN(&how, CHILD, "label_block");
-    (void)state;
+    struct ran *ran = RUN(&how, CHILD, command);
     assert_true(exited(ran, 0));
-    char *seen = operations_of(the_file(ran), "label_block");
+    char *seen = operations_of(the_file(ran), command);
     assert_string_equal(seen, ran->out);
     free(seen);
     ran_free(ran);
+}
+
+static void test_a_small_block_that_is_labelled_ends_with_an_event(void **state)
+{
+    (void)state;
+    labels_are_those_that_the_child_says("label_block");
+}
+
+static void test_a_block_that_is_labelled_anew_is_written_each_time(void **state)
+{
+    (void)state;
+    labels_are_those_that_the_child_says("label_by_turns");
 }
 
 /* Its old place may be another thread's before the call has returned. */
@@ -108,6 +119,7 @@ int main(void)
         cmocka_unit_test(test_a_move_says_how_long_it_took),
         cmocka_unit_test(test_scopes_and_labels_are_recorded_in_order),
         cmocka_unit_test(test_a_small_block_that_is_labelled_ends_with_an_event),
+        cmocka_unit_test(test_a_block_that_is_labelled_anew_is_written_each_time),
         cmocka_unit_test(test_blocks_of_library_constructors_are_recorded),
     };
     return RUN_TESTS(tests);

@@ -13,6 +13,7 @@
 #define OF_PARENT 700001
 #define OF_CHILD  700002
 #define AFTER     700003
+#define SAID      20001
 
 static size_t count(const struct mt_record_file *file, enum mt_event_op op, uint64_t size)
 {
@@ -43,12 +44,14 @@ static void parent_is_whole(const struct mt_record_file *file)
     assert_int_equal(file->blocks_bad, 0);
     assert_int_equal(count(file, MT_EVENT_ALLOC, OF_PARENT), 1);
     assert_int_equal(count(file, MT_EVENT_ALLOC, OF_CHILD), 0);
+    assert_int_equal(count(file, MT_EVENT_LABEL_BLOCK, SAID), 1);
     assert_int_equal(count(file, MT_EVENT_ALLOC, AFTER), 1);
     assert_int_equal(file->header.end_kind, MT_END_EXIT);
     assert_true(file->header.end_ticks > ticks_of_block(file, AFTER));
 }
 
-/* The child's file holds what the child did: one block, and one of its parent's freed. */
+/* The child's file holds what the child did: one block, one of its parent's labelled and one freed.
+ */
 static void child_is_its_own(const struct mt_record_file *child,
                              const struct mt_record_file *parent)
 {
@@ -58,6 +61,7 @@ static void child_is_its_own(const struct mt_record_file *child,
     assert_int_equal(count(child, MT_EVENT_ALLOC, OF_PARENT), 0);
     assert_int_equal(count(child, MT_EVENT_ALLOC, OF_CHILD), 1);
     assert_int_equal(count(child, MT_EVENT_FREE, 0), 1);
+    assert_int_equal(count(child, MT_EVENT_LABEL_BLOCK, SAID), 1);
     assert_int_equal(child->header.end_kind, MT_END_EXIT);
     assert_true(child->header.fork_ticks > ticks_of_block(parent, OF_PARENT));
     assert_true(child->header.fork_ticks < ticks_of_block(parent, AFTER));
@@ -92,6 +96,19 @@ static void test_a_fork_by_clone_is_a_fork(void **state)
 {
     (void)state;
     forks_well("clones");
+}
+
+static void test_a_child_by_a_raw_call_says_anew_what_its_parent_said(void **state)
+{
+    const struct how how = {.depth = DEPTH_DEFAULT};
+    struct ran *ran = RUN(&how, CHILD, "clones", "raw");
+    (void)state;
+    assert_true(exited(ran, 0));
+    assert_int_equal(ran->n_files, 2);
+    pid_t child = (pid_t)number_after(ran->out, "child=");
+    assert_int_equal(count(file_of(ran, ran->pid), MT_EVENT_LABEL_BLOCK, SAID), 1);
+    assert_int_equal(count(file_of(ran, child), MT_EVENT_LABEL_BLOCK, SAID), 1);
+    ran_free(ran);
 }
 
 static void test_children_of_vfork_do_not_end_their_parent(void **state)
@@ -291,6 +308,7 @@ int main(void)
         cmocka_unit_test(test_a_forked_child_begins_its_own_file),
         cmocka_unit_test(test_a_thread_forks_as_well),
         cmocka_unit_test(test_a_fork_by_clone_is_a_fork),
+        cmocka_unit_test(test_a_child_by_a_raw_call_says_anew_what_its_parent_said),
         cmocka_unit_test(test_children_of_vfork_do_not_end_their_parent),
         cmocka_unit_test(test_children_of_vfork_that_are_killed_stop_no_recording),
         cmocka_unit_test(test_a_handler_that_leaves_the_recorder_stops_no_recording),

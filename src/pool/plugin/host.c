@@ -21,14 +21,18 @@
 
 static struct {
     pthread_once_t once;
+    pthread_once_t forks;
+    int handles_forks;
+    _Atomic int has_begun;       /* to make the pool */
     _Atomic uint64_t from_bytes; /* 0 until it is known */
     struct mt_pool *pool;
     _Atomic uint64_t base; /* of its large blocks; 0: there is no pool */
     uint64_t n_bytes;
     _Atomic int64_t next_tick; /* in seconds */
-} host = {.once = PTHREAD_ONCE_INIT};
+} host = {.once = PTHREAD_ONCE_INIT, .forks = PTHREAD_ONCE_INIT};
 
 static _Thread_local int is_inside __attribute__((tls_model("initial-exec")));
+static _Thread_local int holds_locks __attribute__((tls_model("initial-exec")));
 
 static uint64_t size_of(const char *name, uint64_t without)
 {
@@ -37,27 +41,51 @@ static uint64_t size_of(const char *name, uint64_t without)
     return text && mt_parse_size(text, &bytes) == MT_OK ? bytes : without;
 }
 
+/* ---- forks ---- */
+
 static void before_fork(void)
 {
-    mt_pool_front_lock_all();
+    holds_locks = atomic_load(&host.has_begun);
+    if (holds_locks)
+        mt_pool_front_lock_all();
 }
 
 static void after_fork(void)
 {
-    mt_pool_front_unlock_all();
+    if (holds_locks)
+        mt_pool_front_unlock_all();
 }
 
 static void in_child(void)
 {
-    mt_pool_front_take_over_all();
+    is_inside = 1;
+    if (holds_locks)
+        mt_pool_front_take_over_all();
+    is_inside = 0;
 }
+
+static void handle_forks(void)
+{
+    host.handles_forks = pthread_atfork(before_fork, after_fork, in_child) == 0;
+}
+
+/* Who is registered first is called last before a fork and first in its child. So nobody else's
+ * handler, which may take a block or wait for a thread that does, is called while we hold locks. */
+__attribute__((constructor)) static void begin(void)
+{
+    pthread_once(&host.forks, handle_forks);
+}
+
+/* ---- the pool ---- */
 
 static void make(void)
 {
     uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     struct mt_pool_options options = {.max_bytes = size_of("MEMTALLY_POOL_MAX", 0),
                                       .address_bytes = ADDRESS_TIMES * memory};
-    if (pthread_atfork(before_fork, after_fork, in_child) != 0 ||
+    pthread_once(&host.forks, handle_forks);
+    atomic_store(&host.has_begun, 1);
+    if (!host.handles_forks ||
         mt_pool_create(mt_pool_host_backend(), &options, &host.pool, NULL) != MT_OK)
         return;
     host.n_bytes = host.pool->arenas[MT_POOL_LARGE].size_bytes;

@@ -387,6 +387,18 @@ static void test_a_clock_that_jumps_makes_a_glance_a_look(void **state)
     mt_level_finish(&level);
 }
 
+static void test_what_could_not_be_read_does_not_stand(void **state)
+{
+    struct mt_level level;
+    (void)state;
+    set_up(&level);
+    files[CURRENT].text[0] = '\0';
+    assert_int_equal(glance(&level).cgroup_usage_bytes, MT_UNKNOWN);
+    write_number(CURRENT, 500 * MIB);
+    assert_int_equal(glance(&level).cgroup_usage_bytes, 500 * MIB);
+    mt_level_finish(&level);
+}
+
 static void test_a_look_after_a_glance_is_of_the_moment(void **state)
 {
     struct mt_level level;
@@ -417,6 +429,7 @@ int main(void)
         cmocka_unit_test(test_a_glance_looks_where_the_kernel_may_reclaim),
         cmocka_unit_test(test_a_glance_looks_where_nothing_says_what_is_free),
         cmocka_unit_test(test_a_clock_that_jumps_makes_a_glance_a_look),
+        cmocka_unit_test(test_what_could_not_be_read_does_not_stand),
         cmocka_unit_test(test_a_look_after_a_glance_is_of_the_moment),
     };
     return RUN_TESTS(tests);

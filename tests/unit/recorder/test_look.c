@@ -38,7 +38,7 @@ static int begin(void **state)
     (void)state;
     memset(&process, 0, sizeof process);
     process.start_ns = mt_monotonic_ns();
-    process.pictured_bytes = PICTURED;
+    process.pictured_bytes = process.seen_bytes = PICTURED; /* no look but for a wait */
     memtally_recorder.process = &process;
     memtally_recorder.page_bytes = 4096;
     n_looks = 0;

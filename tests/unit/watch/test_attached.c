@@ -293,6 +293,38 @@ static void test_who_comes_and_goes_is_seen_without_a_look_at_all(void **state)
     end(run, pid);
 }
 
+/* Who came to a tree that has just become large, before the first numbers were noted, waits no
+ * longer than in a small one. */
+static void test_a_tree_that_becomes_large_is_looked_at_soon_again(void **state)
+{
+    (void)state;
+    pid_t pid = start_child();
+    struct mt_run *run = attach_to_crowd(pid);
+    run->next_tree_ns = 0;
+    run->next_arrivals_ns = UINT64_MAX; /* as of a small tree */
+    uint64_t now_ns = mt_run_began_ns(run) + 5 * MS;
+    uint64_t cpu_ns = mt_thread_cpu_ns();
+    mt_watch_look(run, now_ns);
+    cpu_ns = mt_thread_cpu_ns() - cpu_ns;
+    assert_true(run->next_arrivals_ns != UINT64_MAX);
+    assert_true(run->next_tree_ns - now_ns <= 100 * MS + cpu_ns * MT_WATCH_TREE_REST_TIMES);
+    end(run, pid);
+}
+
+/* No group has the word in its name, and all count processes as we do: descendants are the tree. */
+static void test_who_comes_to_a_group_that_nobody_is_in_is_seen(void **state)
+{
+    (void)state;
+    pid_t pid = start_child();
+    struct mt_run *run = attach_to_crowd(pid);
+    run->group = strdup("a group that nobody is in");
+    assert_non_null(run->group);
+    crowd.n = CROWD + 1;
+    mt_watch_arrivals(run, mt_run_began_ns(run) + MS);
+    assert_non_null(made(run, CROWD));
+    end(run, pid);
+}
+
 static void test_one_of_a_large_tree_that_calls_exec_is_judged_anew(void **state)
 {
     (void)state;
@@ -346,6 +378,8 @@ int main(void)
         cmocka_unit_test(test_one_of_a_large_tree_that_changes_is_looked_at_each_time),
         cmocka_unit_test(test_the_first_look_at_a_large_tree_is_charged_as_a_part),
         cmocka_unit_test(test_who_comes_and_goes_is_seen_without_a_look_at_all),
+        cmocka_unit_test(test_a_tree_that_becomes_large_is_looked_at_soon_again),
+        cmocka_unit_test(test_who_comes_to_a_group_that_nobody_is_in_is_seen),
         cmocka_unit_test(test_one_of_a_large_tree_that_calls_exec_is_judged_anew),
         cmocka_unit_test(test_a_number_that_another_process_has_now_is_not_pictured),
         cmocka_unit_test(test_pictures_of_a_large_tree_do_not_read_all_of_it_each_time),
