@@ -127,8 +127,8 @@ static int is_header(const char *at, size_t n)
            names_a_secret(at, (size_t)(colon - at));
 }
 
-/* Where the value of a secret begins, behind its '='. Its name begins the argument, or stands in the
- * query of an address. NULL where there is none. */
+/* Where the value of a secret begins, behind its '='. Its name begins the argument, or stands in
+ * the query of an address. NULL where there is none. */
 static const char *value_of_secret(const char *at, size_t n)
 {
     const char *end = at + n;

@@ -178,7 +178,8 @@ static void test_paths_are_those_of_the_servers_folder_and_root(void **state)
     assert_false(mt_drive_running_path(&opened, "models/a.gguf", path));
 }
 
-/* A server whose root is a folder of ours: the kernel's name for where it works has that before it. */
+/* A server whose root is a folder of ours: the kernel's name for where it works has that before it.
+ */
 static void test_a_folder_is_named_from_the_servers_root(void **state)
 {
     (void)state;
