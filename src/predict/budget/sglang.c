@@ -61,6 +61,14 @@ static int is_latent(const struct mt_model_description *d)
     return d->kv_lora_rank != 0;
 }
 
+/* Whether a share is left free for graphs of "decode" or "prefill": some versions leave it where
+ * none are captured. */
+static int reserves(const struct mt_engine *engine, const struct mt_predict_settings *settings,
+                    const char *what)
+{
+    return !settings->eager || mt_engine_has(engine, "reserve.eager", what);
+}
+
 /* MiB for graphs of prompts, which a pipeline and a model that sees do not capture. */
 static double prefill_reserve(const struct mt_model_description *d, const struct mt_engine *engine,
                               const struct mt_predict_settings *settings)
@@ -95,10 +103,10 @@ static double static_share(const struct mt_model_description *d, const struct mt
     double reserve = mt_engine_real(engine, "reserve", 512);
     reserve += (double)chunk * mt_engine_real(engine, "reserve.token", 1.5);
     reserve += (double)ranks * mt_engine_real(engine, "reserve.rank", 128);
-    if (!settings->eager) {
+    if (reserves(engine, settings, "decode"))
         reserve += (double)graph_batch * mt_engine_real(engine, "reserve.graph", 2);
+    if (reserves(engine, settings, "prefill"))
         reserve += prefill_reserve(d, engine, settings);
-    }
     double least = mt_engine_real(engine, "reserve.large", 10240);
     if (device > 60 * 1024 && reserve < least)
         reserve = least;
@@ -124,9 +132,7 @@ static int complete(const struct mt_model *model, const struct mt_engine *engine
     if (settings->graph_batch)
         batch = settings->graph_batch;
     if (settings->memory_share == 0)
-        settings->memory_share =
-            static_share(mt_model_describe(model), engine, settings,
-                         batch < settings->sequences ? batch : settings->sequences);
+        settings->memory_share = static_share(mt_model_describe(model), engine, settings, batch);
     return mt_budget_complete_share(engine, settings, error);
 }
 
