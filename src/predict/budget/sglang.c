@@ -69,13 +69,20 @@ static int reserves(const struct mt_engine *engine, const struct mt_predict_sett
     return !settings->eager || mt_engine_has(engine, "reserve.eager", what);
 }
 
-/* MiB for graphs of prompts, which a pipeline and a model that sees do not capture. */
+/* Whether graphs of prompts are captured for a model: for most that see they are not. */
+static int captures_prompts(const struct mt_model_description *d, const struct mt_engine *engine)
+{
+    return !mt_engine_has(engine, "graphs.prefill.never", d->architecture) &&
+           (!d->sees || mt_engine_has(engine, "graphs.prefill.seeing", d->architecture));
+}
+
+/* MiB for graphs of prompts, which a pipeline does not capture. */
 static double prefill_reserve(const struct mt_model_description *d, const struct mt_engine *engine,
                               const struct mt_predict_settings *settings)
 {
     uint64_t sizes =
         mt_budget_count_sizes(engine, "graphs.prefill.sizes", settings->batched_tokens);
-    if (!sizes || settings->pipeline_parallel > 1 || d->sees)
+    if (!sizes || settings->pipeline_parallel > 1 || !captures_prompts(d, engine))
         return 0;
     return is_latent(d) ? mt_engine_real(engine, "reserve.prefill_latent", 0)
                         : (double)sizes * mt_engine_real(engine, "reserve.prefill_graph", 0);

@@ -87,7 +87,7 @@ static void test_some_versions_reserve_for_graphs_that_are_not_captured(void **s
     }
 }
 
-/* 0.5.23 takes --cuda-graph-max-bs for the beginning of two flags, and ends. */
+/* From 0.5.20 on --cuda-graph-max-bs may be the beginning of two flags, and is refused. */
 static void test_the_largest_graph_has_the_flag_of_its_version(void **state)
 {
     static const char *const flags[][2] = {{"sglang@0.5.13", "--cuda-graph-max-bs 256"},
@@ -127,6 +127,38 @@ static double share_of(const char *engine)
     double share = result->settings.memory_share;
     mt_estimate_destroy(result);
     return share;
+}
+
+/* By the sources of these versions, on 24 GiB with chunks of 2,048: 512 + 3,072 + 128 + 48 = 3,760,
+ * with 42 sizes of a prompt 4,096, and with 1,536 for latent attention 5,296. A model that sees has
+ * 0.95 of the share. */
+static void test_families_without_graphs_of_prompts_reserve_nothing_for_them(void **state)
+{
+    static const struct {
+        const char *engine, *architecture;
+        uint64_t latent;
+        int sees;
+        double share;
+    } cases[] = {
+        {"sglang@0.5.14", "qwen3next", 0, 0, 0.847},
+        {"sglang@0.5.15", "qwen3next", 0, 0, 0.833},
+        {"sglang@0.5.12", "glm-dsa", 512, 0, 0.847},
+        {"sglang@0.5.13", "glm-dsa", 512, 0, 0.785},
+        {"sglang@0.5.14", "deepseek2", 512, 0, 0.785},
+        {"sglang@0.5.16", "deepseek2", 512, 0, 0.847},
+        {"sglang@0.5.17", "deepseek2", 512, 0, 0.785},
+        {"sglang@0.5.15", "qwen35", 0, 1, 0.847 * 0.95},
+        {"sglang@0.5.16", "qwen35", 0, 1, 0.833 * 0.95},
+        {"sglang@0.5.16", "qwen3vl", 0, 1, 0.847 * 0.95},
+    };
+    (void)state;
+    make_model(&made, &llama_3_1_8b);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        made.model.description.architecture = cases[i].architecture;
+        made.model.description.kv_lora_rank = cases[i].latent;
+        made.model.description.sees = cases[i].sees;
+        assert_float_equal(share_of(cases[i].engine), cases[i].share, 1e-6);
+    }
 }
 
 /* By the sources of these versions, on 24 GiB. 0.5.19 has chunks of 2,048 and 42 sizes of a prompt:
@@ -403,6 +435,7 @@ int main(void)
         cmocka_unit_test(test_the_largest_graph_has_the_flag_of_its_version),
         cmocka_unit_test(test_newest_version_reserves_for_graphs_of_prompts),
         cmocka_unit_test(test_reserve_follows_version_and_model),
+        cmocka_unit_test(test_families_without_graphs_of_prompts_reserve_nothing_for_them),
         cmocka_unit_test(test_cache_gets_the_share_less_the_weights),
         cmocka_unit_test(test_windowed_layers_have_a_pool_of_their_own),
         cmocka_unit_test(test_states_alone_are_counted_by_sequences),
