@@ -127,25 +127,54 @@ static int is_header(const char *at, size_t n)
            names_a_secret(at, (size_t)(colon - at));
 }
 
+/* Where the value of a secret begins, behind its '='. Its name begins the argument, or stands in
+ * the query of an address. NULL where there is none. */
+static const char *value_of_secret(const char *at, size_t n)
+{
+    const char *end = at + n;
+    const char *name = at;
+    int may_end = 1;
+    int is_query = 0;
+    for (const char *byte = at; byte < end; byte++) {
+        if (*byte == '?' || (*byte == '&' && is_query)) {
+            is_query = may_end = 1;
+            name = byte + 1;
+        } else if (*byte == '=' && may_end) {
+            may_end = 0;
+            if (names_a_secret(name, (size_t)(byte - name)) ||
+                begins_as_token(byte + 1, (size_t)(end - byte) - 1))
+                return byte + 1;
+        }
+    }
+    return NULL;
+}
+
+/* An argument, or what is behind its login. */
+static void put_rest(struct text *text, const char *at, size_t n)
+{
+    const char *value = value_of_secret(at, n);
+    size_t shown = value ? (size_t)(value - at) : 0;
+    if (!value && !begins_as_token(at, n) && !is_header(at, n)) {
+        put(text, at, n);
+        return;
+    }
+    put(text, at, shown);
+    put(text, MT_HIDDEN, strlen(MT_HIDDEN));
+}
+
 static void put_argument(struct text *text, const char *at, size_t n)
 {
-    const char *equals = memchr(at, '=', n);
     const char *login = NULL;
     const char *end = end_of_login(at, n, &login);
-    size_t name = equals ? (size_t)(equals - at) : 0;
+    size_t before = end ? (size_t)(login - at) : 0;
     if (has_member(at, n)) {
         put(text, MT_HIDDEN, strlen(MT_HIDDEN));
-    } else if (equals && (names_a_secret(at, name) || begins_as_token(equals + 1, n - name - 1))) {
-        put(text, at, name + 1);
+    } else if (end && !value_of_secret(at, before)) {
+        put(text, at, before);
         put(text, MT_HIDDEN, strlen(MT_HIDDEN));
-    } else if (end) {
-        put(text, at, (size_t)(login - at));
-        put(text, MT_HIDDEN, strlen(MT_HIDDEN));
-        put(text, end, n - (size_t)(end - at));
-    } else if (begins_as_token(at, n) || is_header(at, n)) {
-        put(text, MT_HIDDEN, strlen(MT_HIDDEN));
+        put_rest(text, end, n - (size_t)(end - at));
     } else {
-        put(text, at, n);
+        put_rest(text, at, n);
     }
 }
 

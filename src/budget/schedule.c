@@ -204,7 +204,7 @@ static double bound_of_any(const struct planner *planner)
     return bound;
 }
 
-/* Sorts times, the longest first. */
+/* Puts the longest time first. */
 static int longer(const void *left, const void *right)
 {
     double a = *(const double *)left;

@@ -21,10 +21,10 @@ int cli_files_have(const struct mt_model_files *files, const char *path)
     struct mt_model_source source;
     if (files->is_folder(files->argument, path))
         return 1;
-    if (files->open(files->argument, path, &source, NULL) != MT_OK)
-        return 0;
-    source.close(source.argument);
-    return 1;
+    int code = files->open(files->argument, path, &source, NULL);
+    if (code == MT_OK)
+        source.close(source.argument);
+    return code == MT_OK || code == MT_EPERM;
 }
 
 static int find_cache(char *const *environment, char cache[PATH_MAX])

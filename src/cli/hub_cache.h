@@ -13,7 +13,7 @@
 int cli_hub_cache_find(const struct mt_model_files *files, const char *name,
                        char *const *environment, char *path, size_t size);
 
-/* Whether there is a folder or a file by that name that can be read. */
+/* Whether there is a folder or a file by that name, perhaps one that we may not read. */
 int cli_files_have(const struct mt_model_files *files, const char *path);
 
 #endif

@@ -302,14 +302,36 @@ static int has_our_files(const char *proc, pid_t pid)
     return n > 0 && n == own && memcmp(theirs, ours, (size_t)n) == 0 && at == 1;
 }
 
+/* Writes what a link of the process says, or "". */
+static void read_link(const char *proc, pid_t pid, const char *name, char text[PATH_MAX])
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/%ld/%s", proc, (long)pid, name);
+    ssize_t n = readlink(path, text, PATH_MAX - 1);
+    text[n > 0 ? n : 0] = '\0';
+}
+
+/* The kernel names a folder as we see it: below a root that is a folder of ours, the process itself
+ * sees only what is behind that. */
+static void find_folder(const char *proc, pid_t pid, char folder[PATH_MAX])
+{
+    char root[PATH_MAX];
+    read_link(proc, pid, "cwd", folder);
+    read_link(proc, pid, "root", root);
+    size_t n = strlen(root);
+    if (n > 1 && strncmp(folder, root, n) == 0 && (folder[n] == '/' || !folder[n])) {
+        memmove(folder, folder + n, strlen(folder + n) + 1);
+        if (!*folder)
+            strcpy(folder, "/");
+    }
+}
+
 /* A container's root need not be there for us: without it nothing is found. */
 void mt_drive_running_files_open(const char *proc, const struct mt_drive_running *running,
                                  struct mt_drive_running_files *opened)
 {
     char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s/%ld/cwd", proc, (long)running->pid);
-    ssize_t n = readlink(path, opened->folder, sizeof opened->folder - 1);
-    opened->folder[n > 0 ? n : 0] = '\0';
+    find_folder(proc, running->pid, opened->folder);
     opened->root = -1;
     opened->files = *mt_model_files_local();
     if (has_our_files(proc, running->pid))

@@ -68,7 +68,7 @@ static uint64_t steadiness(const struct mt_picture *picture, uint64_t wanted, ui
     return (is_late ? UINT64_MAX : UINT64_MAX >> 1) - (apart >> 1);
 }
 
-/* Finds the steady moment; if several are as near, the last. */
+/* Finds the steadiest moment; if several are as steady, the last. */
 static struct mt_instant find_steady(const struct mt_recording *recording)
 {
     struct mt_instant found = {0};

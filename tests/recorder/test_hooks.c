@@ -96,7 +96,7 @@ static void test_a_move_says_how_long_it_took(void **state)
     ran_free(ran);
 }
 
-/* Called by a library that the program loads at its start, before any constructor of ours. */
+/* A library that the program loads at its start takes the block, before any constructor of ours. */
 static void test_blocks_of_library_constructors_are_recorded(void **state)
 {
     const struct how how = {.depth = DEPTH_FULL};

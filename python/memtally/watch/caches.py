@@ -109,15 +109,19 @@ class Caches:
         thread = threading.get_ident()
         if self.quick.get(thread) and self._look_quickly(thread, outputs):
             return True
+        has_layers = False
         try:
             for name, value in held_by(outputs):
                 layers = getattr(value, "layers", None)
                 if layers:
+                    has_layers = True
                     self._look_at_layers(layers, thread)
                 elif isinstance(value, (list, tuple)):
                     self._look_into(value, OUTPUTS[name], self.tell, 0)
         except Exception as error:
             self.trace.failed("caches", error)
+        if has_layers:
+            self._time(thread)
         self._look_at_whole()
         return False
 
@@ -129,14 +133,16 @@ class Caches:
 
     def _look_at_layers(self, layers, thread):
         """Looks at the cache of a token that was just written."""
-        now = time.monotonic()
         if thread in self.quick:
             for layer in list(layers):
                 self.look_at_layer(layer)
-        last = self.last_tokens.get(thread)
+
+    def _time(self, thread):
+        """Whether tokens come quickly, by those since the last time: one, or one more than were looked at quickly."""
+        now, last = time.monotonic(), self.last_tokens.get(thread)
         if last is None:  # outside of generate(): a loop of the program's own may end at any token
             return
-        tokens = TIMED_TOGETHER if thread in self.quick else 1
+        tokens = TIMED_TOGETHER - self.quick.get(thread, TIMED_TOGETHER - 1)
         if now - last < QUICK * tokens and not self.is_cuda_there():  # devices are told the time as well
             self.quick[thread] = TIMED_TOGETHER - 1
         else:

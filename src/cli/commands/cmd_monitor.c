@@ -420,9 +420,9 @@ static int run_monitor(const struct cli_call *call)
 static const char *const description[] = {
     "Shows how full the host, a control group, NVIDIA's devices or a program's share of the host "
     "are. On a terminal it redraws a line for each place, with a curve of the last looks. "
-    "Elsewhere it prints a line for each place and look, or with --json an object. Looks that "
-    "follow each other within a quarter of a second read a place again only if free memory moved "
-    "or pressure is high.",
+    "Elsewhere it prints a line for each place and look, or with --json an object. Looks at "
+    "the host or a control group that follow each other within a quarter of a second read it again "
+    "only if free memory moved or is short, or pressure is high.",
     "Pressure is low, moderate, high or critical: from 60, 80 and 90 % of a place on. After "
     "eight minutes memtally says what leaks, and when the place will be full; after five, if a "
     "place grew by more than a fifth. If 'memtally run' records the program of --pid, memtally "

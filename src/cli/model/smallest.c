@@ -23,7 +23,7 @@ static uint64_t sold_gib(const struct mt_rehearsal_gpu *gpu)
     return (gpu->memory_bytes + GIB - 1) / GIB;
 }
 
-/* If cards are sold with as much memory, the one that such a size mostly is comes first. */
+/* If several cards are sold with the same memory, the one that is mostly meant comes first. */
 static int by_memory(const void *a, const void *b)
 {
     const struct mt_rehearsal_gpu *one = a, *other = b;

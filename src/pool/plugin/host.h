@@ -13,8 +13,9 @@ int mt_pool_host_wants(size_t bytes);
 void *mt_pool_host_take(size_t bytes);
 /* 1 where the pool has handed out the block. */
 int mt_pool_host_has(const void *block);
-/* The usable size of a block of the pool; gives one back. */
+/* The usable size of a block of the pool. */
 size_t mt_pool_host_usable(const void *block);
+/* Takes a block of the pool back. */
 void mt_pool_host_give(void *block);
 /* 1 where pages went back to the kernel. */
 int mt_pool_host_trim(void);

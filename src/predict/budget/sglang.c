@@ -61,13 +61,28 @@ static int is_latent(const struct mt_model_description *d)
     return d->kv_lora_rank != 0;
 }
 
-/* MiB for graphs of prompts, which a pipeline and a model that sees do not capture. */
+/* Whether a share is left free for graphs of "decode" or "prefill": some versions leave it where
+ * none are captured. */
+static int reserves(const struct mt_engine *engine, const struct mt_predict_settings *settings,
+                    const char *what)
+{
+    return !settings->eager || mt_engine_has(engine, "reserve.eager", what);
+}
+
+/* Whether graphs of prompts are captured for a model: for most that see they are not. */
+static int captures_prompts(const struct mt_model_description *d, const struct mt_engine *engine)
+{
+    return !mt_engine_has(engine, "graphs.prefill.never", d->architecture) &&
+           (!d->sees || mt_engine_has(engine, "graphs.prefill.seeing", d->architecture));
+}
+
+/* MiB for graphs of prompts, which a pipeline does not capture. */
 static double prefill_reserve(const struct mt_model_description *d, const struct mt_engine *engine,
                               const struct mt_predict_settings *settings)
 {
     uint64_t sizes =
         mt_budget_count_sizes(engine, "graphs.prefill.sizes", settings->batched_tokens);
-    if (!sizes || settings->pipeline_parallel > 1 || d->sees)
+    if (!sizes || settings->pipeline_parallel > 1 || !captures_prompts(d, engine))
         return 0;
     return is_latent(d) ? mt_engine_real(engine, "reserve.prefill_latent", 0)
                         : (double)sizes * mt_engine_real(engine, "reserve.prefill_graph", 0);
@@ -95,10 +110,10 @@ static double static_share(const struct mt_model_description *d, const struct mt
     double reserve = mt_engine_real(engine, "reserve", 512);
     reserve += (double)chunk * mt_engine_real(engine, "reserve.token", 1.5);
     reserve += (double)ranks * mt_engine_real(engine, "reserve.rank", 128);
-    if (!settings->eager) {
+    if (reserves(engine, settings, "decode"))
         reserve += (double)graph_batch * mt_engine_real(engine, "reserve.graph", 2);
+    if (reserves(engine, settings, "prefill"))
         reserve += prefill_reserve(d, engine, settings);
-    }
     double least = mt_engine_real(engine, "reserve.large", 10240);
     if (device > 60 * 1024 && reserve < least)
         reserve = least;
@@ -124,9 +139,7 @@ static int complete(const struct mt_model *model, const struct mt_engine *engine
     if (settings->graph_batch)
         batch = settings->graph_batch;
     if (settings->memory_share == 0)
-        settings->memory_share =
-            static_share(mt_model_describe(model), engine, settings,
-                         batch < settings->sequences ? batch : settings->sequences);
+        settings->memory_share = static_share(mt_model_describe(model), engine, settings, batch);
     return mt_budget_complete_share(engine, settings, error);
 }
 

@@ -76,6 +76,21 @@ static void test_tokens_and_logins_are_known_by_form(void **state)
     assert_string_equal(joined("pull|https://host/a@b"), "pull https://host/a@b");
 }
 
+static void test_a_query_of_an_address_loses_what_its_secret_is(void **state)
+{
+    (void)state;
+    assert_string_equal(joined("pull|https://me:swordfish@host/a?access_token=swordfish"),
+                        "pull https://[hidden]@host/a?access_token=[hidden]");
+    assert_string_equal(joined("pull|https://host/?rev=2&token=swordfish"),
+                        "pull https://host/?rev=2&token=[hidden]");
+    assert_string_equal(joined("pull|--url=https://me:sword=fish@host/?key=swordfish"),
+                        "pull --url=https://[hidden]@host/?key=[hidden]");
+    assert_string_equal(joined("serve|--api-key=https://me:swordfish@host"),
+                        "serve --api-key=[hidden]");
+    assert_string_equal(joined("pull|https://host/?max_tokens=2&q=key&r=a=key=b"),
+                        "pull https://host/?max_tokens=2&q=key&r=a=key=b");
+}
+
 static void test_the_text_is_cut_and_ended(void **state)
 {
     (void)state;
@@ -97,6 +112,7 @@ int main(void)
         cmocka_unit_test(test_a_text_in_json_that_names_a_secret_is_hidden),
         cmocka_unit_test(test_what_only_looks_like_it_stays),
         cmocka_unit_test(test_tokens_and_logins_are_known_by_form),
+        cmocka_unit_test(test_a_query_of_an_address_loses_what_its_secret_is),
         cmocka_unit_test(test_the_text_is_cut_and_ended),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -192,8 +192,8 @@ static void test_a_solver_tells_no_size_and_says_so(void **state)
 /* The documentation's values of cusolverEigRange_t. */
 enum { RANGE_ALL = 1001, RANGE_I, RANGE_V };
 
-/* All 64 eigenvalues are 64, those from the 3rd to the 7th are 5; how many lie in an interval is
- * for the device to say, and they are at most 64. */
+/* A matrix of 64 rows has 64 eigenvalues, and five from the 3rd to the 7th. How many lie in an
+ * interval is for the device to say: at most 64. */
 static void test_a_solver_says_on_the_host_how_many_eigenvalues_there_are(void **state)
 {
     FUNCTION(solver, cusolverDnCreate, void **);

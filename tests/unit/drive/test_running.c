@@ -178,6 +178,31 @@ static void test_paths_are_those_of_the_servers_folder_and_root(void **state)
     assert_false(mt_drive_running_path(&opened, "models/a.gguf", path));
 }
 
+/* A server whose root is a folder of ours: the kernel's name for where it works has that before it.
+ */
+static void test_a_folder_is_named_from_the_servers_root(void **state)
+{
+    (void)state;
+    static const struct {
+        int pid;
+        const char *root, *cwd, *folder;
+    } cases[] = {
+        {80, "/srv/jail", "/srv/jail/app", "/app"},
+        {81, "/srv/jail", "/srv/jail", "/"},
+        {82, "/srv/jail", "/srv/jailer/app", "/srv/jailer/app"},
+        {83, "/", "/srv/jail/app", "/srv/jail/app"},
+    };
+    struct mt_drive_running_files opened;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        put_process(cases[i].pid, 1, "llama-server|", "");
+        link_of(cases[i].pid, "root", cases[i].root);
+        link_of(cases[i].pid, "cwd", cases[i].cwd);
+        mt_drive_running_files_open(proc, &(struct mt_drive_running){.pid = cases[i].pid}, &opened);
+        assert_string_equal(opened.folder, cases[i].folder);
+        mt_drive_running_files_close(&opened);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -187,6 +212,7 @@ int main(void)
         cmocka_unit_test(test_a_worker_is_told_by_the_program_above_it),
         cmocka_unit_test(test_a_runner_counts_for_the_memory_of_its_engine),
         cmocka_unit_test(test_paths_are_those_of_the_servers_folder_and_root),
+        cmocka_unit_test(test_a_folder_is_named_from_the_servers_root),
     };
     return cmocka_run_group_tests(tests, make_proc, remove_proc);
 }

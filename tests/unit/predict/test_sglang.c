@@ -44,7 +44,70 @@ static void test_reserve_follows_the_device(void **state)
     mt_estimate_destroy(result);
 }
 
-/* 0.5.23 on 24 GiB: chunks of 4,096, graphs of 48 sequences, and 8 MiB for each of the 44 captured
+/* By memory_hook.py, handle_gpu_memory_settings: the largest graph counts whole, however few
+ * requests run at a time (--max-running-requests). */
+static void test_few_requests_leave_the_reserve_as_it_is(void **state)
+{
+    (void)state;
+    make_model(&made, &llama_3_1_8b);
+    uint64_t large = 80 * MADE_GIB;
+    struct mt_estimate *result = estimate((struct mt_predict_settings){.engine = "sglang@0.5.5",
+                                                                       .device_bytes = &large,
+                                                                       .n_devices = 1,
+                                                                       .sequences = 8,
+                                                                       .context_tokens = 8192});
+    assert_float_equal(result->settings.memory_share, 0.836, 1e-9);
+    mt_estimate_destroy(result);
+}
+
+/* By the sources of these versions, on 80 GiB: 512 + 1.5 * 8,192 + 128 = 12,928 MiB, and 512 for
+ * graphs of 256 sequences, 464 for 58 sizes of a prompt. */
+static void test_some_versions_reserve_for_graphs_that_are_not_captured(void **state)
+{
+    static const struct {
+        const char *engine;
+        double share;
+    } cases[] = {{"sglang@0.5.8", 0.836},        /* 13,440 */
+                 {"sglang@0.5.10", 0.830},       /* 13,904 */
+                 {"sglang@0.5.13.post1", 0.830}, /* 13,904 */
+                 {"sglang@0.5.14", 0.836},       /* 13,440 */
+                 {"sglang@0.5.15", 0.842}};      /* 12,928 */
+    uint64_t large = 80 * MADE_GIB;
+    (void)state;
+    make_model(&made, &llama_3_1_8b);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct mt_predict_settings settings = {.engine = cases[i].engine,
+                                               .device_bytes = &large,
+                                               .n_devices = 1,
+                                               .context_tokens = 8192,
+                                               .eager = 1};
+        struct mt_estimate *result = estimate(settings);
+        assert_float_equal(result->settings.memory_share, cases[i].share, 1e-9);
+        mt_estimate_destroy(result);
+    }
+}
+
+/* From 0.5.20 on --cuda-graph-max-bs may be the beginning of two flags, and is refused. */
+static void test_the_largest_graph_has_the_flag_of_its_version(void **state)
+{
+    static const char *const flags[][2] = {{"sglang@0.5.13", "--cuda-graph-max-bs 256"},
+                                           {"sglang@0.5.23", "--cuda-graph-max-bs-decode 256"}};
+    uint64_t large = 80 * MADE_GIB;
+    (void)state;
+    make_model(&made, &llama_3_1_8b);
+    for (size_t i = 0; i < 2; i++) {
+        struct mt_predict_settings settings = {.engine = flags[i][0],
+                                               .device_bytes = &large,
+                                               .n_devices = 1,
+                                               .sequences = 512,
+                                               .context_tokens = 8192};
+        struct mt_estimate *result = estimate(settings);
+        assert_non_null(strstr(result->flags, flags[i][1]));
+        mt_estimate_destroy(result);
+    }
+}
+
+/* 0.5.23 on 24 GiB: chunks of 4,096, graphs of 48 sequences, and 8 MiB for each of the 50 captured
  * sizes of a prompt: 8 + 14 + 8 + 8 + 12 up to 4,096 are 50. 512 + 6,144 + 128 + 96 + 400 = 7,280.
  */
 static void test_newest_version_reserves_for_graphs_of_prompts(void **state)
@@ -64,6 +127,38 @@ static double share_of(const char *engine)
     double share = result->settings.memory_share;
     mt_estimate_destroy(result);
     return share;
+}
+
+/* By the sources of these versions, on 24 GiB with chunks of 2,048: 512 + 3,072 + 128 + 48 = 3,760,
+ * with 42 sizes of a prompt 4,096, and with 1,536 for latent attention 5,296. A model that sees has
+ * 0.95 of the share. */
+static void test_families_without_graphs_of_prompts_reserve_nothing_for_them(void **state)
+{
+    static const struct {
+        const char *engine, *architecture;
+        uint64_t latent;
+        int sees;
+        double share;
+    } cases[] = {
+        {"sglang@0.5.14", "qwen3next", 0, 0, 0.847},
+        {"sglang@0.5.15", "qwen3next", 0, 0, 0.833},
+        {"sglang@0.5.12", "glm-dsa", 512, 0, 0.847},
+        {"sglang@0.5.13", "glm-dsa", 512, 0, 0.785},
+        {"sglang@0.5.14", "deepseek2", 512, 0, 0.785},
+        {"sglang@0.5.16", "deepseek2", 512, 0, 0.847},
+        {"sglang@0.5.17", "deepseek2", 512, 0, 0.785},
+        {"sglang@0.5.15", "qwen35", 0, 1, 0.847 * 0.95},
+        {"sglang@0.5.16", "qwen35", 0, 1, 0.833 * 0.95},
+        {"sglang@0.5.16", "qwen3vl", 0, 1, 0.847 * 0.95},
+    };
+    (void)state;
+    make_model(&made, &llama_3_1_8b);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        made.model.description.architecture = cases[i].architecture;
+        made.model.description.kv_lora_rank = cases[i].latent;
+        made.model.description.sees = cases[i].sees;
+        assert_float_equal(share_of(cases[i].engine), cases[i].share, 1e-6);
+    }
 }
 
 /* By the sources of these versions, on 24 GiB. 0.5.19 has chunks of 2,048 and 42 sizes of a prompt:
@@ -335,8 +430,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reserve_follows_the_device),
+        cmocka_unit_test(test_few_requests_leave_the_reserve_as_it_is),
+        cmocka_unit_test(test_some_versions_reserve_for_graphs_that_are_not_captured),
+        cmocka_unit_test(test_the_largest_graph_has_the_flag_of_its_version),
         cmocka_unit_test(test_newest_version_reserves_for_graphs_of_prompts),
         cmocka_unit_test(test_reserve_follows_version_and_model),
+        cmocka_unit_test(test_families_without_graphs_of_prompts_reserve_nothing_for_them),
         cmocka_unit_test(test_cache_gets_the_share_less_the_weights),
         cmocka_unit_test(test_windowed_layers_have_a_pool_of_their_own),
         cmocka_unit_test(test_states_alone_are_counted_by_sequences),
