@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Catching the peak. Resident memory falls only in a few calls; the recorder looks just before
  * them, and where the resident size stands higher than in every picture so far it takes a new one,
- * within the share of run time that pictures may take. Moments that the program marks may have a
- * part of that share. */
+ * within the share of run time that pictures may take. A height that is too little above the last
+ * picture for one of its own is looked at without a picture. Moments that the program marks may
+ * have a part of that share. */
 #include "recorder/recorder.h"
 
 #include <sys/resource.h>

@@ -394,8 +394,8 @@ static void tell_growth(struct cli_grown *grown, int waits)
 
 /* ---- the run ---- */
 
-/* Until the program ends, or memtally is asked to, of which a program that memtally starts hears
- * itself. */
+/* Watches until the program ends, or until somebody asks memtally to end. A program that memtally
+ * starts hears of that itself. */
 static void watch(struct mt_guard *guard, struct called *called, struct cli_grown *grown,
                   int is_quiet)
 {

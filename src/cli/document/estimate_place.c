@@ -105,8 +105,8 @@ int cli_estimate_rows_are_same(const struct mt_tally_row *a, const struct mt_tal
     return 1;
 }
 
-/* All that is exact in a rehearsal is the engine's word, which is said once for all: names need the
- * room more than rules do. */
+/* In a rehearsal only the engine's word is exact. The table says that once for all rows, because
+ * names need the room more than rules do. */
 static int is_rehearsed(const struct mt_tally_place *place)
 {
     for (size_t r = 0; r < place->n_rows; r++)

@@ -340,6 +340,16 @@ static void test_free_memory_that_moved_makes_a_glance_a_look(void **state)
     mt_level_finish(&level);
 }
 
+/* What the kernel's files say by now is in the next glance. */
+static void assert_read_anew(struct mt_level *level)
+{
+    write_available(300);
+    write_number(CURRENT, 700 * MIB);
+    struct mt_host_sample seen = glance(level);
+    assert_int_equal(seen.memory_available_bytes, 300 * MIB);
+    assert_int_equal(seen.cgroup_usage_bytes, 700 * MIB);
+}
+
 static void test_a_glance_looks_where_the_kernel_may_reclaim(void **state)
 {
     struct mt_level level;
@@ -347,11 +357,7 @@ static void test_a_glance_looks_where_the_kernel_may_reclaim(void **state)
     set_up(&level);
     unused_bytes = 32 * MIB; /* what is dropped and what is taken may be equal */
     glance(&level);
-    write_available(300);
-    write_number(CURRENT, 700 * MIB);
-    struct mt_host_sample seen = glance(&level);
-    assert_int_equal(seen.memory_available_bytes, 300 * MIB);
-    assert_int_equal(seen.cgroup_usage_bytes, 700 * MIB);
+    assert_read_anew(&level);
     mt_level_finish(&level);
 }
 
@@ -364,11 +370,7 @@ static void test_a_glance_looks_where_nothing_says_what_is_free(void **state)
     without.read_free = NULL;
     mt_level_init(&level, &without, &group);
     glance(&level);
-    write_available(300);
-    write_number(CURRENT, 700 * MIB);
-    struct mt_host_sample seen = glance(&level);
-    assert_int_equal(seen.memory_available_bytes, 300 * MIB);
-    assert_int_equal(seen.cgroup_usage_bytes, 700 * MIB);
+    assert_read_anew(&level);
     mt_level_finish(&level);
 }
 
@@ -378,12 +380,8 @@ static void test_a_clock_that_jumps_makes_a_glance_a_look(void **state)
     (void)state;
     set_up(&level);
     glance(&level);
-    write_available(300);
-    write_number(CURRENT, 700 * MIB);
     clock_ns -= 3000 * MS;
-    struct mt_host_sample seen = glance(&level);
-    assert_int_equal(seen.memory_available_bytes, 300 * MIB);
-    assert_int_equal(seen.cgroup_usage_bytes, 700 * MIB);
+    assert_read_anew(&level);
     mt_level_finish(&level);
 }
 
