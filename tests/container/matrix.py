@@ -72,9 +72,10 @@ def programs(folder):
     base = subprocess.run([python, "-c", "import sys; print(sys.base_prefix)"], capture_output=True, text=True, check=True).stdout.strip()
     libraries = on_host.stage(f"{folder}/libraries")["LD_LIBRARY_PATH"]
     # No processor lays out the weights anew: they stay mapped.
-    words = [memtally.program(), "run", "--quiet", "-o", f"{folder}/recording", "--", server, "-m", f"{folder}/model.gguf", "--port", str(ports.free_port()),
+    words = [f"{folder}/memtally", "run", "--quiet", "-o", f"{folder}/recording", "--", server, "-m", f"{folder}/model.gguf", "--port", str(ports.free_port()),
              "-c", "1024", "-np", "2", "--no-repack"]
-    return [Program("llama-server", words, [os.path.dirname(server)], "listening", recorded=True),
+    return [Program("llama-server", words, [os.path.dirname(server)], "listening", recorded=True,
+                    environment={"MEMTALLY_RECORDER": f"{folder}/libmemtally-record.so"}),
             Program("node", [engine.node(), "-e", NODE], [os.path.dirname(os.path.dirname(engine.node()))]),
             Program("pytorch", [python, "-c", TORCH], [os.path.dirname(os.path.dirname(python)), base],
                     environment={"LD_LIBRARY_PATH": libraries, "HF_HUB_OFFLINE": "1"}, unknown=True),
@@ -208,6 +209,7 @@ def try_place(where, begin):
         os.chmod(folder, 0o777)
         command = f"{folder}/memtally"  # the tree may be where another user has no way to
         shutil.copy(memtally.program(), command)
+        shutil.copy(os.path.join(os.environ["BUILD_DIR"], "src", "recorder", "libmemtally-record.so"), folder)
         memtally.must("sample-model", "custom", f"{folder}/model.gguf", "--quiet", *SHAPE)
         os.chmod(f"{folder}/model.gguf", 0o644)
         for program in programs(folder):
