@@ -14,7 +14,7 @@
 #define MT_RUNNING_MODEL_BYTES       512
 #define MT_RUNNING_ENVIRONMENT_BYTES 2048
 #define MT_RUNNING_VARIABLES         32
-#define MT_RUNNING_WORDS             16
+#define MT_RUNNING_WORDS             128
 
 /* Texts are "" and numbers 0 where nothing says. */
 struct mt_drive_running {

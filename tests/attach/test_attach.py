@@ -131,6 +131,34 @@ def test_a_mapped_model_is_weights():
         assert document["model"]["path"] == model, document
 
 
+def unknown_places(document):
+    """The places of which nobody knows what weights and cache there are."""
+    rows = {place["place"]: rows_of(place) for place in document["places"]}
+    return [name for name, row in rows.items() if (row.get("weights", 0), row.get("kv_cache", 0)) == (None, None)]
+
+
+@contextlib.contextmanager
+def computing(*names):
+    """A program that holds memory and has mapped libraries of these names, as PyTorch and the driver of a device have."""
+    paths = [os.path.join(FOLDER, name) for name in names]
+    for path in paths:
+        shutil.copy(HELD, path)
+    with held(8, *paths) as process:
+        yield process
+
+
+def test_what_a_program_that_computes_models_has_of_them_is_unknown():
+    """It may have them on the host, on a device that nobody measures, or on both."""
+    for names, places in (("libtorch_cpu.so",), ["host"]), (("libtorch_cpu.so", "libcuda.so.1"), ["host", "gpu:?"]), (("libcuda.so.1",), []):
+        with computing(*names) as process:
+            document = attached(process.pid)
+            assert unknown_places(document) == places, (names, document["places"])
+            assert adds_up(host(document)) and host(document)["total_resident_bytes"] == rss(process.pid)
+            assert any("no server tells what it has for them" in note for note in document["notes"]) == bool(places), document["notes"]
+            unseen = [place for place in document["places"] if place["place"] == "gpu:?"]
+            assert all(place["total_resident_bytes"] is None and place["unattributed_bytes"] is None for place in unseen), unseen
+
+
 def test_children_count_and_we_do_not():
     with held(32, env=dict(os.environ, FORK="1"), n=2) as process:
         document = attached(process.pid)
@@ -255,6 +283,8 @@ def test_another_users_process_shows_its_size_only():
         assert document["processes"][0]["observed_reason"].startswith("its mappings are open to"), document
         assert place["total_resident_bytes"] >= 8 * MIB and not place["unattributed_bytes"] < 8 * MIB, place
         assert any("open to its own user" in note for note in document["notes"]), document
+        assert unknown_places(document) == ["host"], document
+        assert any("not all of its mappings were seen" in note for note in document["notes"]), document
 
 
 def test_secrets_are_neither_kept_nor_shown():
