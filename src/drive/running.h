@@ -103,9 +103,13 @@ void mt_drive_running_header_open(const struct mt_model_files *files, const char
 void mt_drive_running_header_close(struct mt_drive_running_header *header);
 
 /* What the server's words, its model's header and the rules of its version make of a tally: weights
- * and cache, in bytes, or that they are unknown. */
+ * and cache, in bytes, or that they are unknown; what it computes with always is. */
 void mt_drive_running_words(const struct mt_drive_running *running,
                             const struct mt_drive_running_header *header,
                             const struct mt_tally *tally, struct mt_drive_words *words);
+
+/* What is unknown in a tally of processes that were all seen from outside, where no server's words
+ * are kept; nothing if the recorder was in one of them. */
+void mt_drive_unseen_words(const struct mt_tally *tally, struct mt_drive_words *words);
 
 #endif

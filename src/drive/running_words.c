@@ -424,16 +424,20 @@ static int may_compute(const struct speech *speech, const char *place)
 }
 
 /* What no word and no mapping tells of a place is not nothing. An engine that has its weights or
- * cache where a word says so has none elsewhere. */
+ * cache where a word says so has none elsewhere; of what it computes with no word tells. */
 static void say_rest_of(struct speech *speech, const char *name, const struct mt_tally_place *place,
                         size_t n_told)
 {
-    static const enum mt_category categories[] = {MT_CATEGORY_WEIGHTS, MT_CATEGORY_KV_CACHE};
-    if (speech->is_whole || is_told_to_be_bare(speech, name) || !may_compute(speech, name))
+    static const enum mt_category categories[] = {MT_CATEGORY_WEIGHTS, MT_CATEGORY_KV_CACHE,
+                                                  MT_CATEGORY_ACTIVATIONS};
+    if (is_told_to_be_bare(speech, name) || !may_compute(speech, name))
         return;
-    for (size_t i = 0; i < sizeof categories / sizeof *categories; i++)
-        if (!is_told(speech, n_told, categories[i]) && !resident(place, categories[i]))
-            say_unknown(speech, name, categories[i]);
+    for (size_t i = 0; i < sizeof categories / sizeof *categories; i++) {
+        enum mt_category category = categories[i];
+        int is_whole = speech->is_whole && category != MT_CATEGORY_ACTIVATIONS;
+        if (!is_whole && !is_told(speech, n_told, category) && !resident(place, category))
+            say_unknown(speech, name, category);
+    }
 }
 
 /* The reason of a program that is no known engine's. */
@@ -455,7 +459,7 @@ static void say_rest(struct speech *speech)
         say_rest_of(speech, speech->tally->places[i].place, &speech->tally->places[i], n_told);
     if (!speech->n_devices && uses_a_driver(speech) && may_compute(speech, "host"))
         say_rest_of(speech, UNSEEN_DEVICE, NULL, n_told);
-    if (speech->words->n > n_told)
+    if (speech->words->n > n_told && !*speech->running->engine)
         say_why_unknown(speech);
 }
 
@@ -504,4 +508,15 @@ void mt_drive_running_words(const struct mt_drive_running *running,
     if (*running->engine)
         say_engine(&speech, header);
     say_rest(&speech);
+}
+
+void mt_drive_unseen_words(const struct mt_tally *tally, struct mt_drive_words *words)
+{
+    static const struct mt_drive_running nobody = {.ranks = 1};
+    static const struct mt_drive_running_header none;
+    *words = (struct mt_drive_words){.n = 0};
+    for (size_t i = 0; i < tally->n_processes; i++)
+        if (strcmp(tally->processes[i].observed, "outside") != 0)
+            return;
+    mt_drive_running_words(&nobody, &none, tally, words);
 }

@@ -134,7 +134,11 @@ def test_a_mapped_model_is_weights():
 def unknown_places(document):
     """The places of which nobody knows what weights and cache there are."""
     rows = {place["place"]: rows_of(place) for place in document["places"]}
-    return [name for name, row in rows.items() if (row.get("weights", 0), row.get("kv_cache", 0)) == (None, None)]
+    return [name for name, row in rows.items() if all(row.get(what, 0) is None for what in ("weights", "kv_cache", "activations"))]
+
+
+def memtally(*arguments):
+    return subprocess.run([MEMTALLY, *arguments], capture_output=True, text=True, timeout=120, check=True).stdout
 
 
 @contextlib.contextmanager
@@ -155,6 +159,13 @@ def test_what_a_program_that_computes_models_has_of_them_is_unknown():
             assert unknown_places(document) == places, (names, document["places"])
             assert adds_up(host(document)) and host(document)["total_resident_bytes"] == rss(process.pid)
             assert any("no server tells what it has for them" in note for note in document["notes"]) == bool(places), document["notes"]
+            with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
+                attached(process.pid, "-o", folder)
+                assert unknown_places(json.loads(memtally("report", "--json", folder))) == places
+                compared = json.loads(memtally("compare", "--json", folder, folder))
+                known = {part["component"]: part["a_bytes"] for part in compared["components"]}
+                assert not places or known["weights"] is known["kv_cache"] is known["activations"] is None, known
+                assert not [note for note in compared["notes"] if "do not add up" in note], compared["notes"]
             unseen = [place for place in document["places"] if place["place"] == "gpu:?"]
             assert all(place["total_resident_bytes"] is None and place["unattributed_bytes"] is None for place in unseen), unseen
 

@@ -145,7 +145,7 @@ static int show(const struct attach_options *options, const struct target *targe
                 const char *folder, struct cli_server_words *said, const struct mt_moment *moment,
                 struct mt_error *error)
 {
-    const struct cli_load_options load = {.moment = *moment};
+    const struct cli_load_options load = {.moment = *moment, .is_told = 1};
     struct cli_terminal terminal = cli_terminal_of(STDOUT_FILENO);
     struct cli_loaded loaded = {0};
     struct mt_strbuf out = {0};

@@ -148,6 +148,7 @@ static void assert_unknown(const struct mt_drive_words *words, const char *place
 {
     assert_true(bytes_of(words, place, MT_CATEGORY_WEIGHTS, 0) == MT_UNKNOWN);
     assert_true(bytes_of(words, place, MT_CATEGORY_KV_CACHE, 0) == MT_UNKNOWN);
+    assert_true(bytes_of(words, place, MT_CATEGORY_ACTIVATIONS, 0) == MT_UNKNOWN);
 }
 
 /* That nobody knows of any of the places, which are ended by NULL, and of no other one. */
@@ -156,7 +157,7 @@ static void assert_unknown_in(const struct mt_drive_words *words, const char *co
     size_t n = 0;
     for (; places[n]; n++)
         assert_unknown(words, places[n]);
-    assert_int_equal(words->n, 2 * n);
+    assert_int_equal(words->n, 3 * n);
 }
 
 static void test_of_a_program_that_computes_models_all_is_unknown(void **state)
@@ -322,6 +323,7 @@ static void test_cells_of_llama_cpp_follow_from_the_header(void **state)
                      3 * 1024 * TOKEN);
     /* The mappings tell of the weights already. */
     assert_int_equal(bytes_of(&words, "host", MT_CATEGORY_WEIGHTS, 0), 0);
+    assert_true(bytes_of(&words, "host", MT_CATEGORY_ACTIVATIONS, 0) == MT_UNKNOWN);
     llama.is_unified = 1; /* the sequences share its cells */
     words = words_on(&llama, gguf, &mapped);
     assert_int_equal(bytes_of(&words, "host", MT_CATEGORY_KV_CACHE, MT_PROVENANCE_DERIVED),
