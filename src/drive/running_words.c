@@ -407,6 +407,14 @@ static int is_told(const struct speech *speech, size_t n, enum mt_category categ
     return 0;
 }
 
+static int is_told_of(const struct speech *speech, const char *place)
+{
+    for (size_t i = 0; i < speech->words->n; i++)
+        if (strcmp(speech->words->items[i].place, place) == 0)
+            return 1;
+    return 0;
+}
+
 /* Ollama may say that it has nothing outside of devices. */
 static int is_told_to_be_bare(const struct speech *speech, const char *place)
 {
@@ -457,7 +465,9 @@ static void say_rest(struct speech *speech)
     size_t n_told = speech->words->n;
     for (size_t i = 0; i < speech->tally->n_places; i++)
         say_rest_of(speech, speech->tally->places[i].place, &speech->tally->places[i], n_told);
-    if (!speech->n_devices && uses_a_driver(speech) && may_compute(speech, "host"))
+    int is_unseen =
+        is_told_of(speech, UNSEEN_DEVICE) || (uses_a_driver(speech) && may_compute(speech, "host"));
+    if (!speech->n_devices && is_unseen)
         say_rest_of(speech, UNSEEN_DEVICE, NULL, n_told);
     if (speech->words->n > n_told && !*speech->running->engine)
         say_why_unknown(speech);

@@ -388,6 +388,7 @@ static void test_what_is_loaded_in_all_counts_where_nothing_tells_its_parts(void
     assert_int_equal(bytes_of(&words, "gpu:?", MT_CATEGORY_RUNTIME, MT_PROVENANCE_INFERRED),
                      60 * MIB);
     assert_unknown(&words, "host");
+    assert_unknown(&words, "gpu:?");
     ollama.loaded_device_bytes = ollama.loaded_bytes;
     words = words_on(&ollama, NULL, &(struct seen){.n_devices = 1, .devices = {"gpu:0"}});
     assert_unknown(&words, "gpu:0");
