@@ -13,7 +13,8 @@ struct mt_drive_asking {
     const struct mt_engine *engine;
     int port;
     uint64_t until_ns;
-    int refused; /* the status of an answer that was none */
+    int refused;    /* the status of an answer that was none */
+    int is_foreign; /* an answer was not of the engine's form, or larger than any is */
     struct mt_error error;
 };
 
