@@ -336,6 +336,8 @@ def test_what_cannot_be_attached_to_is_said():
     if os.path.exists("/proc/2/stat"):
         done = attach(2)
         assert done.returncode == 3 and "thread of the kernel" in done.stderr, done
+    itself = subprocess.run(["sh", "-c", 'exec "$0" attach $$', MEMTALLY], capture_output=True, text=True, check=False)
+    assert itself.returncode == 2 and "is memtally itself" in itself.stderr, itself
     for word in "0", "-1", "x", "99999999999", "4 ":
         done = attach("--", word)
         assert done.returncode == 2 and "not the number of a process" in done.stderr, done
