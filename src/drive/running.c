@@ -289,6 +289,7 @@ void mt_drive_running_look(const char *proc, pid_t root, uint64_t timeout_ms,
     if (timeout_ms)
         ask_engine(proc, timeout_ms, running);
     ask_runner(proc, timeout_ms, running);
+    mt_drive_running_read_log(proc, running);
     running->start = mt_drive_start(proc, running->pid);
     mt_join_arguments(running->model, strlen(running->model), running->shown_model,
                       sizeof running->shown_model);

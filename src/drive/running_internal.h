@@ -38,6 +38,10 @@ int mt_drive_running_ask_elsewhere(const char *proc, const struct mt_drive_elsew
  * (running_command.c). */
 void mt_drive_running_command(const char *proc, pid_t pid, struct mt_drive_running *running);
 
+/* Takes what the server's log tells and nothing else did, where its output is a file
+ * (running_log.c). */
+void mt_drive_running_read_log(const char *proc, struct mt_drive_running *running);
+
 /* Copies what comes from outside and may have any bytes in it; leaves `text` where nothing is said.
  */
 void mt_drive_running_take_text(char *text, size_t size, const char *said);

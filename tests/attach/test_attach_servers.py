@@ -41,13 +41,14 @@ def model():
 
 
 @contextlib.contextmanager
-def server(*words, before=(), **environment):
-    """A server that is started by these words, by way of those before; gives its process, its port and its child's process id."""
+def server(*words, before=(), log=None, **environment):
+    """A server that is started by these words, by way of those before, with `log` as its standard error; gives its process, its port and its
+    child's process id."""
     program = os.path.join(FOLDER, words[0])
     shutil.copy(os.path.join(HERE, "server.py"), program)
     settings = {name: value if isinstance(value, str) else json.dumps(value) for name, value in environment.items()}
     with subprocess.Popen([*before, sys.executable, program, *words[1:]], env=dict(os.environ, **settings), stdin=subprocess.PIPE,
-                          stdout=subprocess.PIPE) as process:
+                          stdout=subprocess.PIPE, stderr=log) as process:
         try:
             port, child = map(int, process.stdout.readline().split())
             yield process, port, child
@@ -219,11 +220,11 @@ tgi_batch_current_max_tokens 7
 """
 
 
-def tgi(version, info, metrics=None):
+def tgi(version, info, metrics=None, log=None):
     """router/src/lib.rs, struct Info; MODEL_ID is a variable of its launcher."""
     answers = {"/info": {"model_id": model(), "version": version, "max_total_tokens": 2048, "max_concurrent_requests": 128,
                          "router": "text-generation-router", **info}, **({"/metrics": metrics} if metrics else {})}
-    with server("text-generation-launcher", "--json-output", ANSWERS=answers, MIB=64, MODEL_ID=model()) as (process, _, _):
+    with server("text-generation-launcher", "--json-output", log=log, ANSWERS=answers, MIB=64, MODEL_ID=model()) as (process, _, _):
         return answered(process.pid)
 
 
@@ -240,6 +241,26 @@ def test_tgis_metrics_that_do_not_tell_leave_the_cache_unknown():
     for metrics in None, TGI_METRICS.replace("10000", "NaN"), TGI_METRICS.replace("10000", "-5"), TGI_METRICS.replace("10000", "1e300"), \
             TGI_METRICS + TGI_METRICS, "tgi_batch_max_total_tokens":
         assert figure(host(tgi("3.3.7", {}, metrics))["kv_cache"]) == (None, None), metrics
+
+
+# Published logs of TGI 1.4 (--json-output) and 2.2: router/src/main.rs, router/src/server.rs.
+TGI_LOGS = (
+    '{"timestamp":"2024-03-09T05:08:19.961136Z","level":"INFO","message":"Setting max batch total tokens to 10000",'
+    '"target":"text_generation_router","filename":"router/src/main.rs","line_number":328}\n',
+    "2024-09-03T04:40:19.370247Z  INFO text_generation_router::server: router/src/server.rs:1651: Setting max batch total tokens to 10000\n",
+)
+
+
+def test_tgis_log_tells_where_its_endpoint_does_not():
+    """Releases between 2.2.0 and 2.3.1 tell nowhere else. What an older run wrote to the same file does not count, nor does anything else in it."""
+    older = f"Setting max batch total tokens to 77\nArgs {{ api_key: Some({SECRET}) }}\n"
+    for text, tokens in [(older + line, 10000) for line in TGI_LOGS] + [("Setting max batch total tokens to " + "9" * 30, None), ("x" * 100, None)]:
+        with tempfile.TemporaryFile(dir=FOLDER) as log:
+            log.write(text.encode())
+            log.flush()
+            document = tgi("2.3.0", {}, log=log)
+        assert figure(host(document)["kv_cache"]) == ((tokens * TOKEN, "derived") if tokens else (None, None)), (text, document)
+        assert SECRET not in json.dumps(document), document
 
 
 def test_ollamas_own_word_is_of_all_that_it_has_loaded():

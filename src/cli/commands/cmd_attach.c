@@ -115,6 +115,17 @@ struct target {
     struct mt_container *container; /* whose first process that is, or NULL */
 };
 
+/* A server of a container writes to its engine's log. */
+static void read_log(const struct target *target, struct cli_server_words *said)
+{
+    struct mt_http_response log;
+    if (!target->container || !mt_drive_running_wants_log(&said->running) ||
+        mt_container_log(target->container, &log, NULL) != MT_OK)
+        return;
+    mt_drive_running_take_log(log.body, log.length, &said->running);
+    mt_http_response_finish(&log);
+}
+
 static int attach(const struct attach_options *options, const struct target *target,
                   const char *folder, uint64_t lasts_ns, struct cli_server_words *said,
                   struct mt_error *error)
@@ -134,8 +145,10 @@ static int attach(const struct attach_options *options, const struct target *tar
         return result;
     int may_ask = !options->no_endpoint && mt_http_start(NULL) == MT_OK;
     cli_server_words_look(said, target->pid, may_ask ? ASK_MS : 0);
-    if (may_ask)
+    if (may_ask) {
+        read_log(target, said);
         mt_http_stop();
+    }
     result = watch(run, lasts_ns, caught, error);
     int finished = mt_run_finish(run, NULL, NULL, &end, result == 0 ? error : NULL);
     return result < 0 ? result : finished;
