@@ -116,7 +116,9 @@ void mt_drive_running_words(const struct mt_drive_running *running,
                             const struct mt_tally *tally, struct mt_drive_words *words);
 
 /* What is unknown in a tally of processes that were all seen from outside, where no server's words
- * are kept; nothing if the recorder was in one of them. */
-void mt_drive_unseen_words(const struct mt_tally *tally, struct mt_drive_words *words);
+ * are kept; nothing if the recorder was in one of them. `is_model` says that they are known to
+ * compute a model. */
+void mt_drive_unseen_words(const struct mt_tally *tally, int is_model,
+                           struct mt_drive_words *words);
 
 #endif

@@ -26,6 +26,7 @@ struct speech {
     const struct mt_tally_place *devices[DEVICES_MAX];
     size_t n_devices;
     int is_whole; /* the rules tell of each place: one of which they say nothing has none */
+    int is_model; /* it is known to compute a model */
 };
 
 static void say(struct speech *speech, const char *place, enum mt_category category, uint64_t bytes,
@@ -423,12 +424,17 @@ static int is_told_to_be_bare(const struct speech *speech, const char *place)
            strcmp(place, "host") == 0;
 }
 
-/* Whether models may be computed there: by a known engine or library, by whom nobody could look at,
- * or on a device, whatever it is that has some of it. */
+static int computes(const struct speech *speech)
+{
+    return speech->is_model || has_mapped(speech, computing) ||
+           resident(speech->host, MT_CATEGORY_WEIGHTS);
+}
+
+/* Whether models may be computed there: by a known engine, a library or a mapped model, by whom
+ * nobody could look at, or on a device, whatever it is that has some of it. */
 static int may_compute(const struct speech *speech, const char *place)
 {
-    return *speech->running->engine || has_mapped(speech, computing) || is_hidden(speech) ||
-           strcmp(place, "host") != 0;
+    return computes(speech) || is_hidden(speech) || strcmp(place, "host") != 0;
 }
 
 /* What no word and no mapping tells of a place is not nothing. An engine that has its weights or
@@ -453,9 +459,9 @@ static void say_why_unknown(struct speech *speech)
 {
     if (is_hidden(speech))
         why(speech, "not all of its mappings were seen, and no server tells what lies in them");
-    else if (has_mapped(speech, computing))
-        why(speech, "it has mapped a library that computes models, and no server tells what it "
-                    "has for them");
+    else if (computes(speech))
+        why(speech, "it has mapped a model or a library that computes models, and no server tells "
+                    "what it has for them");
     else
         why(speech, "a driver says how much of a device it has, and not what for");
 }
@@ -512,7 +518,8 @@ void mt_drive_running_words(const struct mt_drive_running *running,
                             const struct mt_drive_running_header *header,
                             const struct mt_tally *tally, struct mt_drive_words *words)
 {
-    struct speech speech = {.running = running, .tally = tally, .words = words};
+    struct speech speech = {
+        .running = running, .tally = tally, .words = words, .is_model = *running->engine != '\0'};
     *words = (struct mt_drive_words){.n = 0};
     find_places(&speech);
     if (*running->engine)
@@ -520,13 +527,15 @@ void mt_drive_running_words(const struct mt_drive_running *running,
     say_rest(&speech);
 }
 
-void mt_drive_unseen_words(const struct mt_tally *tally, struct mt_drive_words *words)
+void mt_drive_unseen_words(const struct mt_tally *tally, int is_model, struct mt_drive_words *words)
 {
     static const struct mt_drive_running nobody = {.ranks = 1};
-    static const struct mt_drive_running_header none;
+    struct speech speech = {
+        .running = &nobody, .tally = tally, .words = words, .is_model = is_model};
     *words = (struct mt_drive_words){.n = 0};
     for (size_t i = 0; i < tally->n_processes; i++)
         if (strcmp(tally->processes[i].observed, "outside") != 0)
             return;
-    mt_drive_running_words(&nobody, &none, tally, words);
+    find_places(&speech);
+    say_rest(&speech);
 }

@@ -49,12 +49,12 @@ static int load_snapshot(struct cli_loaded *loaded, const char *path,
 }
 
 /* What nobody could see from outside is unknown, and no zero. */
-static int tell_unseen(struct cli_loaded *loaded, struct mt_error *error)
+static int tell_unseen(struct cli_loaded *loaded, int is_model, struct mt_error *error)
 {
     struct mt_drive_words *words = calloc(1, sizeof *words);
     int result = words ? 0 : mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
     if (words)
-        mt_drive_unseen_words(loaded->tally, words);
+        mt_drive_unseen_words(loaded->tally, is_model, words);
     for (size_t i = 0; words && i < words->n && result == 0; i++)
         result = mt_tally_tell(loaded->tally, &words->items[i], error);
     if (words && *words->why) {
@@ -98,7 +98,7 @@ int cli_load(struct cli_loaded *loaded, const char *path, const struct cli_load_
     if (result)
         return result;
     fill_document(loaded, path, n_timeline);
-    return options->is_told ? 0 : tell_unseen(loaded, error);
+    return options->is_told ? 0 : tell_unseen(loaded, options->is_model, error);
 }
 
 void cli_unload(struct cli_loaded *loaded)

@@ -29,7 +29,8 @@ struct cli_load_options {
     int stacks;
     size_t stacks_limit;
     int histories;
-    int is_told; /* a server's words on it follow */
+    int is_told;  /* a server's words on it follow */
+    int is_model; /* it is known to be of an engine that had a model */
 };
 
 /* Opens the recording, or the snapshot of PyTorch's allocator, `path` and fills in the document.

@@ -170,17 +170,17 @@ static void test_of_a_program_that_computes_models_all_is_unknown(void **state)
     } cases[] = {
         {{.library = "libz.so"}, {NULL}, ""},
         {{.library = "libz.so", .driver = "libcuda.so.1"}, {NULL}, ""},
-        {{.library = "libtorch_cpu.so"}, {"host"}, "a library that computes models"},
+        {{.library = "libtorch_cpu.so"}, {"host"}, "a model or a library that computes models"},
         {{.library = "onnxruntime_pybind11_state.cpython-311-x86_64-linux-gnu.so"},
          {"host"},
-         "a library that computes models"},
+         "a model or a library that computes models"},
         /* It may have a model on the host and on a device that nobody measured. */
         {{.library = "libtorch_cpu.so", .driver = "libcuda.so.1"},
          {"host", "gpu:?"},
-         "a library that computes models"},
+         "a model or a library that computes models"},
         {{.library = "libllama.so", .n_devices = 2, .devices = {"gpu:0", "gpu:1"}},
          {"host", "gpu:0", "gpu:1"},
-         "a library that computes models"},
+         "a model or a library that computes models"},
         {{.is_hidden = 1}, {"host"}, "not all of its mappings were seen"},
         /* Whatever it is, it has some of a device. */
         {{.library = "libz.so", .n_devices = 1, .devices = {"gpu:0000:00:02.0/host"}},
