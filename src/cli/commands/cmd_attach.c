@@ -280,11 +280,12 @@ static const char *const description[] = {
     "with 'memtally run' it can. Each device that the process holds memory of is a place of its "
     "own. Its bytes come from NVIDIA's list of processes, or from what the drivers amdgpu, i915, "
     "xe and nouveau say of the process's open files.",
-    "If the process is llama-server, Ollama, vLLM, SGLang or TGI, memtally also asks its "
-    "endpoint on this machine for its version, model, context and cache, for at most a second. "
-    "The bytes follow from the model's header and the rules of the engine's version (derived), "
-    "or are the engine's own word (inferred). memtally takes them out of the memory whose use it "
-    "did not see. If memtally cannot know weights or a cache, they are unknown. It reads only "
+    "If the process is llama-server, Ollama, vLLM, SGLang, TGI or TensorRT-LLM, memtally also asks "
+    "its endpoint on this machine for its version, model, context and cache, for at most a second. "
+    "If TGI's does not tell of the cache, memtally looks for the line of its log that does. The "
+    "bytes follow from the model's header and the rules of the engine's version (derived), or are "
+    "the engine's own word (inferred). memtally takes them out of the memory whose use it did not "
+    "see. If memtally cannot know weights, cache or activations, they are unknown. It reads only "
     "those variables of the environment that stand for the engine's flags or name folders of "
     "models.",
     "With --container it shows all processes of a container. memtally asks the socket that "
