@@ -477,6 +477,8 @@ static void say_rest(struct speech *speech)
         say_rest_of(speech, UNSEEN_DEVICE, NULL, n_told);
     if (speech->words->n > n_told && !*speech->running->engine)
         say_why_unknown(speech);
+    else if (!speech->n_devices && !computes(speech))
+        (void)may_have_a_device(speech);
 }
 
 /* Whether the cache follows from the context by a rule, and is no pool that takes what is left. */

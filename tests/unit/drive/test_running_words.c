@@ -169,7 +169,7 @@ static void test_of_a_program_that_computes_models_all_is_unknown(void **state)
         const char *why;
     } cases[] = {
         {{.library = "libz.so"}, {NULL}, ""},
-        {{.library = "libz.so", .driver = "libcuda.so.1"}, {NULL}, ""},
+        {{.library = "libz.so", .driver = "libcuda.so.1"}, {NULL}, "has of that was not seen"},
         {{.library = "libtorch_cpu.so"}, {"host"}, "a model or a library that computes models"},
         {{.library = "onnxruntime_pybind11_state.cpython-311-x86_64-linux-gnu.so"},
          {"host"},
