@@ -114,12 +114,14 @@ static int uses_a_driver(const struct speech *speech)
     return has_mapped(speech, drivers);
 }
 
-/* Whether there is a process whose mappings nobody saw. */
+/* Whether there is a process that had memory and whose mappings nobody saw. */
 static int is_hidden(const struct speech *speech)
 {
-    for (size_t i = 0; i < speech->tally->n_processes; i++)
-        if (speech->tally->processes[i].picture_time_ns == MT_UNKNOWN)
+    for (size_t i = 0; i < speech->tally->n_processes; i++) {
+        const struct mt_tally_process *process = &speech->tally->processes[i];
+        if (process->picture_time_ns == MT_UNKNOWN && process->n_places)
             return 1;
+    }
     return 0;
 }
 

@@ -64,6 +64,7 @@ struct seen {
     const char *library;
     const char *driver;
     int is_hidden;
+    int has_ended; /* before it could be looked at */
     uint64_t mapped_weights;
     size_t n_devices;
     const char *devices[4];
@@ -84,7 +85,8 @@ static void make_tally(struct tally *made, const struct seen *seen)
                                      .n_places = 1 + seen->n_devices,
                                      .processes = &made->process,
                                      .n_processes = 1}};
-    made->process.picture_time_ns = seen->is_hidden ? MT_UNKNOWN : 0;
+    made->process.n_places = !seen->has_ended;
+    made->process.picture_time_ns = seen->is_hidden || seen->has_ended ? MT_UNKNOWN : 0;
     made->libraries[0].name = seen->library;
     made->libraries[1].name = seen->driver;
     made->rows[0] = (struct mt_tally_row){.category = MT_CATEGORY_RUNTIME,
@@ -182,6 +184,7 @@ static void test_of_a_program_that_computes_models_all_is_unknown(void **state)
          {"host", "gpu:0", "gpu:1"},
          "a model or a library that computes models"},
         {{.is_hidden = 1}, {"host"}, "not all of its mappings were seen"},
+        {{.has_ended = 1}, {NULL}, ""},
         /* Whatever it is, it has some of a device. */
         {{.library = "libz.so", .n_devices = 1, .devices = {"gpu:0000:00:02.0/host"}},
          {"gpu:0000:00:02.0/host"},
