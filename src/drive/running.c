@@ -165,6 +165,9 @@ static void say_unasked(struct mt_drive_running *running, const struct mt_drive_
     else if (asking->is_foreign)
         snprintf(running->problem, sizeof running->problem,
                  "%s answered what memtally does not understand", title);
+    else if (asking->error.code == MT_ENOTFOUND)
+        snprintf(running->problem, sizeof running->problem,
+                 "%s does not listen at 127.0.0.1, where memtally asks", title);
     else
         snprintf(running->problem, sizeof running->problem,
                  "%s did not answer within %" PRIu64 " ms", title, timeout_ms);

@@ -395,7 +395,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 class Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
-server = Server(("127.0.0.1", 0), Handler)
+server = Server(("127.0.0.2" if sys.argv[1] == "beside" else "127.0.0.1", 0), Handler)
 print(server.server_port, flush=True)
 server.serve_forever()
 """
@@ -502,7 +502,8 @@ def test_servers_that_are_slow_broken_or_closed_are_said():
     """No redirection is followed, nothing is unpacked, and no more than an answer's usual size is read."""
     late = "did not answer within", "does not understand"  # which of them, the machine's speed decides
     for way, *words in (("silent", late[0]), ("closed", late[0]), ("dripping", late[0]), ("endless", *late), ("endless head", *late),
-                        ("packed", *late), ("elsewhere", "with status 302"), ("key", "status 401; it may ask for a key")):
+                        ("packed", *late), ("elsewhere", "with status 302"), ("beside", "does not listen at 127.0.0.1"),
+                        ("key", "status 401; it may ask for a key")):
         with server("llama-server", way) as (process, port):
             for _ in range(30):  # a busy machine may not answer within the second
                 document = attached(process.pid)
