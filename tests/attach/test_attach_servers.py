@@ -330,6 +330,23 @@ def test_tensorrt_llm_is_not_asked_what_an_answer_would_take_away():
     assert figure(rows["weights"]) == (WEIGHTS, "derived"), rows
 
 
+# A published log of 1.2: a cache for the first pass, and then the one that stays.
+TRT_LLM_LOG = """[TensorRT-LLM][INFO] Number of tokens per block: 32.
+[TensorRT-LLM][INFO] [MemUsageChange] Allocated 0.28 GiB for max tokens in paged KV cache (8224).
+[TensorRT-LLM][INFO] [MemUsageChange] Allocated 16.05 GiB for max tokens in paged KV cache (16000).
+"""
+
+
+def test_tensorrt_llms_log_tells_of_its_cache():
+    with tempfile.TemporaryFile(dir=FOLDER) as log:
+        log.write(TRT_LLM_LOG.encode())
+        log.flush()
+        with server("trtllm-serve", model(), log=log, ANSWERS={"/v1/models": {"data": [{"id": "m"}]}}, MIB=64) as (process, _, _):
+            document = answered(process.pid)
+    assert figure(host(document)["kv_cache"]) == (16000 * TOKEN, "derived"), document
+    assert any("its log says: room for 16000 tokens" in note for note in document["notes"]), document["notes"]
+
+
 def test_a_worker_that_retitled_itself_is_known_by_its_parent():
     """The model stands in the parent's command line, the port is the parent's; of its own nothing is left to read."""
     words = ["vllm", "serve", model(), "--tensor-parallel-size", "1"]
