@@ -271,6 +271,7 @@ static void ask_runner(const char *proc, uint64_t timeout_ms, struct mt_drive_ru
     running->loaded_bytes = engine.loaded_bytes;
     running->loaded_device_bytes = engine.loaded_device_bytes;
     running->is_told_loaded = engine.is_told_loaded;
+    running->n_loaded = engine.n_loaded;
     running->port = engine.port ? engine.port : runner.port;
     running->is_elsewhere = engine.is_elsewhere;
     for (size_t i = 0; running->variables[i]; i++) /* they lie in the copy now */

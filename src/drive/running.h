@@ -32,6 +32,8 @@ struct mt_drive_running {
     uint64_t loaded_bytes;                    /* of all that is loaded, by the engine's own word */
     uint64_t loaded_device_bytes;
     int is_told_loaded;
+    size_t n_loaded;             /* models */
+    uint64_t logged_bytes[2][2]; /* by its log: of weights and cache, on the host and on devices */
     /* What its command line says, and variables that stand for flags. */
     char kv_type_k[16];
     char kv_type_v[16];

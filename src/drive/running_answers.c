@@ -102,6 +102,7 @@ static void take_loaded(struct mt_drive_running *running, const json_t *loaded)
         if (size == MT_UNKNOWN || on_device == MT_UNKNOWN || on_device > size)
             continue;
         running->is_told_loaded = 1;
+        running->n_loaded++;
         running->loaded_bytes += size;
         running->loaded_device_bytes += on_device;
     }

@@ -388,17 +388,43 @@ static void say_pool(struct speech *speech, const struct mt_model *model)
 
 /* ---- all of it ---- */
 
-/* Ollama's word of what it has loaded; it does not say the parts. */
+/* What the log tells apart of what is loaded at a place; the rest it computes with. Returns 0 where
+ * it tells of more than is loaded: that was another model. */
+static int say_logged(struct speech *speech, const char *place, int is_device, uint64_t loaded)
+{
+    static const char name[] = "by the engine's log";
+    const struct mt_drive_running *running = speech->running;
+    uint64_t weights = running->logged_bytes[0][is_device];
+    uint64_t cache = running->logged_bytes[1][is_device];
+    if (weights + cache > loaded)
+        return 0;
+    say(speech, place, MT_CATEGORY_WEIGHTS, weights, MT_PROVENANCE_INFERRED, name);
+    say(speech, place, MT_CATEGORY_KV_CACHE, cache, MT_PROVENANCE_INFERRED, name);
+    say(speech, place, MT_CATEGORY_RUNTIME, loaded - weights - cache, MT_PROVENANCE_INFERRED,
+        "compute by the engine's own word");
+    return 1;
+}
+
+/* Ollama's word of what it has loaded; it does not say the parts, but its log may. */
 static void say_loaded(struct speech *speech)
 {
     static const char name[] = "weights, cache and compute by the engine's own word";
     const struct mt_drive_running *running = speech->running;
+    const char *device = speech->n_devices ? speech->devices[0]->place : UNSEEN_DEVICE;
+    uint64_t on_host = running->loaded_bytes - running->loaded_device_bytes;
     if (!running->is_told_loaded || speech->words->n || speech->n_devices > 1)
         return;
-    say(speech, "host", MT_CATEGORY_RUNTIME, running->loaded_bytes - running->loaded_device_bytes,
-        MT_PROVENANCE_INFERRED, name);
-    say(speech, speech->n_devices ? speech->devices[0]->place : UNSEEN_DEVICE, MT_CATEGORY_RUNTIME,
-        running->loaded_device_bytes, MT_PROVENANCE_INFERRED, name);
+    if ((running->logged_bytes[0][0] || running->logged_bytes[0][1]) &&
+        !resident(speech->host, MT_CATEGORY_WEIGHTS)) {
+        speech->is_whole = say_logged(speech, "host", 0, on_host) &&
+                           say_logged(speech, device, 1, running->loaded_device_bytes);
+        if (speech->is_whole)
+            return;
+        speech->words->n = 0;
+    }
+    say(speech, "host", MT_CATEGORY_RUNTIME, on_host, MT_PROVENANCE_INFERRED, name);
+    say(speech, device, MT_CATEGORY_RUNTIME, running->loaded_device_bytes, MT_PROVENANCE_INFERRED,
+        name);
 }
 
 /* Whether one of the first `n` words tells of it. */

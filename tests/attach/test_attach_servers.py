@@ -280,6 +280,34 @@ def test_ollamas_own_word_is_of_all_that_it_has_loaded():
     assert any("40.00 MiB, of which 10.00 MiB on devices" in note for note in document["notes"]), document["notes"]
 
 
+# The form of a published log of 0.12, of a model that lies on both; the sizes are of this test's program.
+OLLAMA_LOG = """time=2025-10-22T02:17:58.181Z level=INFO source=device.go:206 msg="model weights" device=CUDA0 size="{weights}"
+time=2025-10-22T02:17:58.181Z level=INFO source=device.go:211 msg="model weights" device=CPU size="16.0 MiB"
+time=2025-10-22T02:17:58.181Z level=INFO source=device.go:217 msg="kv cache" device=CUDA0 size="2.0 MiB"
+time=2025-10-22T02:17:58.181Z level=INFO source=device.go:222 msg="kv cache" device=CPU size="8.0 MiB"
+time=2025-10-22T02:17:58.181Z level=INFO source=device.go:228 msg="compute graph" device=CUDA0 size="1.9 MiB"
+time=2025-10-22T02:17:58.181Z level=INFO source=device.go:238 msg="total memory" size="33.5 MiB"
+"""
+
+
+def test_ollamas_log_tells_weights_and_cache_apart():
+    """Of the last of its models. What tells of more than is loaded is of another one."""
+    loaded = {"models": [{"name": "llama3.2:latest", "size": 40 * MIB, "size_vram": 10 * MIB}]}
+    for weights, n, is_told in ("6.0 MiB", 1, True), ("9.0 MiB", 1, False), ("6.0 MiB", 2, False), ("banana", 1, False), ("", 1, False):
+        with tempfile.TemporaryFile(dir=FOLDER) as log:
+            log.write((OLLAMA_LOG.format(weights="1.0 GiB") + OLLAMA_LOG.format(weights=weights) + 'msg="kv cache" device=CPU size="1.0 GiB"').encode())
+            log.flush()
+            with server("ollama", "serve", log=log, ANSWERS={"/api/ps": {"models": loaded["models"] * n}}, MIB=128) as (process, _, _):
+                document = answered(process.pid)
+        rows = host(document)
+        [device] = [{row["category"]: row["resident_bytes"] for row in place["rows"]} for place in document["places"] if place["place"] == "gpu:?"]
+        known = [figure(rows["weights"]), figure(rows["kv_cache"]), device.get("weights", 0), device.get("kv_cache", 0)]
+        if is_told:
+            assert known == [(16 * MIB, "inferred"), (8 * MIB, "inferred"), 6 * MIB, 2 * MIB], document["places"]
+        else:
+            assert known == [(None, None), (None, None), None, None], (weights, n, document["places"])
+
+
 def sample(name):
     path = os.path.join(FOLDER, name)
     shape = "--layers 4 --embedding-length 256 --ff-length 512 --heads 4 --vocabulary 4096".split()

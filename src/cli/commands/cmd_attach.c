@@ -282,7 +282,7 @@ static const char *const description[] = {
     "xe and nouveau say of the process's open files.",
     "If the process is llama-server, Ollama, vLLM, SGLang, TGI or TensorRT-LLM, memtally also asks "
     "its endpoint on this machine for its version, model, context and cache, for at most a second. "
-    "If that of TGI or TensorRT-LLM does not tell of the cache, a line of the log may. The "
+    "If that of Ollama, TGI or TensorRT-LLM does not tell of the cache, lines of its log may. The "
     "bytes follow from the model's header and the rules of the engine's version (derived), or are "
     "the engine's own word (inferred). memtally takes them out of the memory whose use it did not "
     "see. If memtally cannot know weights, cache or activations, they are unknown. It reads only "
