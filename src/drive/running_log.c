@@ -19,7 +19,7 @@
 #define SIZE_MOST   ((uint64_t)1 << 50)
 #define WORDS_BYTES 96
 
-/* Of the engine itself: what a runner has, it says itself. */
+/* A runner says itself what it has: only the words of the engine itself count. */
 static int find_words(const struct mt_drive_running *running, const char *key,
                       char words[WORDS_BYTES])
 {

@@ -291,7 +291,7 @@ time=2025-10-22T02:17:58.181Z level=INFO source=device.go:238 msg="total memory"
 
 
 def test_ollamas_log_tells_weights_and_cache_apart():
-    """Of the last of its models. What tells of more than is loaded is of another one."""
+    """The last model counts. What tells of more than is loaded is of another one."""
     loaded = {"models": [{"name": "llama3.2:latest", "size": 40 * MIB, "size_vram": 10 * MIB}]}
     for weights, n, is_told in ("6.0 MiB", 1, True), ("9.0 MiB", 1, False), ("6.0 MiB", 2, False), ("banana", 1, False), ("", 1, False):
         with tempfile.TemporaryFile(dir=FOLDER) as log:
