@@ -159,12 +159,15 @@ static void say_unasked(struct mt_drive_running *running, const struct mt_drive_
     if (!n_ports)
         snprintf(running->problem, sizeof running->problem,
                  "memtally sees no port that %s listens on", title);
-    else if (asking->refused)
-        snprintf(running->problem, sizeof running->problem, "%s answered with status %d%s", title,
-                 asking->refused, is_refusal(asking->refused) ? "; it may ask for a key" : "");
+    else if (is_refusal(asking->refused))
+        snprintf(running->problem, sizeof running->problem,
+                 "%s answered with status %d; it may ask for a key", title, asking->refused);
     else if (asking->is_foreign)
         snprintf(running->problem, sizeof running->problem,
                  "%s answered what memtally does not understand", title);
+    else if (asking->refused)
+        snprintf(running->problem, sizeof running->problem, "%s answered with status %d", title,
+                 asking->refused);
     else if (asking->error.code == MT_ENOTFOUND)
         snprintf(running->problem, sizeof running->problem,
                  "%s does not listen at 127.0.0.1, where memtally asks", title);

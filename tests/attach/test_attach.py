@@ -358,6 +358,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             time.sleep(3600)
         if sys.argv[1] == "closed":
             return None
+        if sys.argv[1] == "nonsense":
+            return self.answer(200, b"{")
         if sys.argv[1] == "key":
             return self.answer(401, b"{}")
         if sys.argv[1] == "endless":
@@ -501,7 +503,7 @@ def test_who_may_not_enter_its_network_does_not_ask_a_server():
 def test_servers_that_are_slow_broken_or_closed_are_said():
     """No redirection is followed, nothing is unpacked, and no more than an answer's usual size is read."""
     late = "did not answer within", "does not understand"  # which of them, the machine's speed decides
-    for way, *words in (("silent", late[0]), ("closed", late[0]), ("dripping", late[0]), ("endless", *late), ("endless head", *late),
+    for way, *words in (("nonsense", late[1]), ("silent", late[0]), ("closed", late[0]), ("dripping", late[0]), ("endless", *late), ("endless head", *late),
                         ("packed", *late), ("elsewhere", "with status 302"), ("beside", "does not listen at 127.0.0.1"),
                         ("key", "status 401; it may ask for a key")):
         with server("llama-server", way) as (process, port):
