@@ -74,7 +74,7 @@ def test_weights_from_outside_are_those_from_inside():
     outside = memtally.row(place, "weights")
     assert outside["resident_bytes"] > 20 * memtally.MIB, outside
     assert abs(outside["resident_bytes"] - inside["resident_bytes"]) <= 0.02 * inside["resident_bytes"], (outside, inside)
-    assert sum(row["resident_bytes"] for row in place["rows"]) + place["unattributed_bytes"] == place["total_resident_bytes"]
+    assert adds_up(place), place
     assert abs(place["total_resident_bytes"] - rss) <= 0.01 * rss, (place["total_resident_bytes"], rss)
     assert document["engine"]["name"] == "llama.cpp" and document["model"]["path"] == model, document["model"]
     assert (document["settings"]["context_tokens"], document["settings"]["sequences"]) == (512, 2), document["settings"]
