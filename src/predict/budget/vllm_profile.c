@@ -297,20 +297,20 @@ static uint64_t runner_bytes(const struct mt_predict_input *in, const struct mt_
 }
 
 /* Rows of all experts that a token is sent to, before and after each matrix. Kernels of MXFP4 have
- * none. */
+ * the first matrix's activated rows and the second's, before these are added up. */
 static uint64_t workspace_bytes(const struct mt_predict_input *in,
                                 const struct mt_torch_stage *stage, uint64_t mxfp4_bytes)
 {
     const struct widths w = widths_of(in);
     uint64_t widest = 0;
-    if (mxfp4_bytes)
-        return 0;
     for (uint64_t i = stage->first; i < stage->end && i < in->d->n_layers; i++) {
         const struct mt_model_layer *layer = &in->d->layers[i];
         uint64_t inner = share(&w, layer->expert_ff_length);
         uint64_t first = w.is_gated ? 2 * inner : inner;
         uint64_t both = mt_add(most_of(first, in->d->embedding_length),
                                most_of(inner, in->d->embedding_length));
+        if (mxfp4_bytes)
+            both = mt_add(inner, in->d->embedding_length);
         widest = most_of(widest, mt_mul(layer->experts_used, both));
     }
     return mt_mul(mt_mul(w.tokens, widest), w.element);
@@ -343,17 +343,17 @@ static uint64_t masking_bytes(const struct mt_predict_input *in)
     return mt_mul(mt_mul(programs < most ? programs : most, in->d->vocabulary), FP32);
 }
 
-/* Whether rows of experts stay for the next layer and pass. */
-static int keeps_workspace(const struct mt_predict_input *in)
+/* Whether rows of experts stay for the next layer and pass. Kernels of MXFP4 make their own. */
+static int keeps_workspace(const struct mt_predict_input *in, uint64_t mxfp4_bytes)
 {
-    return mt_engine_has(in->engine, "activations.workspace", "kept");
+    return !mxfp4_bytes && mt_engine_has(in->engine, "activations.workspace", "kept");
 }
 
 /* What the pass leaves, and what the sampler leaves after it. */
 static uint64_t left_by_pass(const struct mt_predict_input *in, const struct mt_torch_stage *stage,
                              uint64_t mxfp4_bytes)
 {
-    uint64_t workspace = keeps_workspace(in) ? workspace_bytes(in, stage, mxfp4_bytes) : 0;
+    uint64_t workspace = keeps_workspace(in, mxfp4_bytes) ? workspace_bytes(in, stage, mxfp4_bytes) : 0;
     return mt_add(products_bytes(in), workspace);
 }
 
@@ -389,7 +389,7 @@ struct mt_budget_part mt_vllm_profile_of(const struct mt_predict_input *in,
                                          const struct mt_torch_stage *stage, uint64_t mxfp4_bytes)
 {
     uint64_t encoder = encoder_bytes(in);
-    uint64_t passing = keeps_workspace(in) ? 0 : workspace_bytes(in, stage, mxfp4_bytes);
+    uint64_t passing = keeps_workspace(in, mxfp4_bytes) ? 0 : workspace_bytes(in, stage, mxfp4_bytes);
     uint64_t pass = mt_add(pass_bytes(in, stage, passing), encoder);
     uint64_t sampling = stage->is_last ? sampler_bytes(in) : 0;
     uint64_t masking = left_by_sampler(in, stage);
