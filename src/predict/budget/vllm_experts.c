@@ -30,8 +30,7 @@ static uint64_t padded(uint64_t n, uint64_t tile)
 static struct tiles tiles_of(const struct mt_engine *engine, const char *key)
 {
     struct tiles tiles = {.has_plain = 1};
-    uint64_t *const numbers[] = {&tiles.inner, &tiles.hidden, &tiles.has_plain,
-                                 &tiles.swizzled};
+    uint64_t *const numbers[] = {&tiles.inner, &tiles.hidden, &tiles.has_plain, &tiles.swizzled};
     struct mt_engine_value value;
     char text[TILES_TEXT_BYTES] = "";
     if (mt_engine_value(engine, key, &value) == 0 && value.length < sizeof text)

@@ -353,7 +353,8 @@ static int keeps_workspace(const struct mt_predict_input *in, uint64_t mxfp4_byt
 static uint64_t left_by_pass(const struct mt_predict_input *in, const struct mt_torch_stage *stage,
                              uint64_t mxfp4_bytes)
 {
-    uint64_t workspace = keeps_workspace(in, mxfp4_bytes) ? workspace_bytes(in, stage, mxfp4_bytes) : 0;
+    uint64_t workspace =
+        keeps_workspace(in, mxfp4_bytes) ? workspace_bytes(in, stage, mxfp4_bytes) : 0;
     return mt_add(products_bytes(in), workspace);
 }
 
@@ -389,7 +390,8 @@ struct mt_budget_part mt_vllm_profile_of(const struct mt_predict_input *in,
                                          const struct mt_torch_stage *stage, uint64_t mxfp4_bytes)
 {
     uint64_t encoder = encoder_bytes(in);
-    uint64_t passing = keeps_workspace(in, mxfp4_bytes) ? 0 : workspace_bytes(in, stage, mxfp4_bytes);
+    uint64_t passing =
+        keeps_workspace(in, mxfp4_bytes) ? 0 : workspace_bytes(in, stage, mxfp4_bytes);
     uint64_t pass = mt_add(pass_bytes(in, stage, passing), encoder);
     uint64_t sampling = stage->is_last ? sampler_bytes(in) : 0;
     uint64_t masking = left_by_sampler(in, stage);

@@ -533,6 +533,39 @@ static void test_a_model_in_32_bit_has_a_cache_in_32_bit(void **state)
     mt_estimate_destroy(result);
 }
 
+static uint64_t weights_of(const char *engine, size_t devices)
+{
+    struct mt_estimate *result = estimate(on_h100(engine, devices));
+    uint64_t bytes = result->pool.weights_bytes;
+    mt_estimate_destroy(result);
+    return bytes;
+}
+
+/* Rotations of 131,072 positions leave blocks of 32, 32 and 64 MiB. In the trace of a rehearsal of
+ * 0.30.0 the one of 64 then holds a layer's queries, keys and values of 48 MiB. By the weights of
+ * rehearsals of 0.33.0, two ranks lose 8 MiB with each of three tensors of 56, 24 and 24, and four
+ * lose 8, 4 and 4 with tensors of 56, 28 and 28; and 1.5 of 252 with embeddings and output each,
+ * which are of 250.5. 0.20 divides its blocks. */
+static void test_weights_keep_the_rest_of_blocks_that_rotations_freed(void **state)
+{
+    (void)state;
+    make_model(&made, &llama_3_1_8b);
+    assert_int_equal(weights_of("vllm@0.21.0", 1) - weights_of("vllm@0.20.0", 1), 16 * MADE_MIB);
+    assert_int_equal(weights_of("vllm@0.21.0", 2) - weights_of("vllm@0.20.0", 2), 24 * MADE_MIB);
+    assert_int_equal(weights_of("vllm@0.21.0", 4) - weights_of("vllm@0.20.0", 4), 19 * MADE_MIB);
+    make_model(&made, &llama_3_8b); /* 8,192 positions: blocks of 4 MiB are divided */
+    assert_int_equal(weights_of("vllm@0.21.0", 1), weights_of("vllm@0.20.0", 1));
+}
+
+/* Rehearsals of 0.13.0 and 0.15.1 have seven and four numbers of 512 bytes in each layer. */
+static void test_layers_of_attention_have_scales(void **state)
+{
+    (void)state;
+    make_model(&made, &llama_3_1_8b);
+    assert_int_equal(weights_of("vllm@0.13.0", 1) - weights_of("vllm@0.14.0", 1), 32 * 3 * 512);
+    assert_int_equal(weights_of("vllm@0.14.0", 1) - weights_of("vllm@0.10.0", 1), 32 * 4 * 512);
+}
+
 /* A gpt-oss-120b without its small tensors, 0.15 GiB with biases: 36 layers of 128 experts of 2,880
  * and 2,880, in blocks of 32 numbers, 17 bytes each. */
 static void make_mxfp4(void)
@@ -571,9 +604,9 @@ static void test_experts_in_mxfp4_are_padded_to_the_tiles_of_kernels(void **stat
     mt_estimate_destroy(eight);
 }
 
-/* In a rehearsal of 0.33.0 the swizzled scales of a layer of gpt-oss-20b, 32 experts, are tensors of
- * 17,334,272 and 9,043,968 bytes, 32 * 5,888 * 92 and 32 * 3,072 * 92, and its biases, which the file
- * has in 16 bit, 737,280 and 368,640. Logs of 0.11.0 have the file's scales, too. */
+/* In a rehearsal of 0.33.0 the swizzled scales of a layer of gpt-oss-20b, 32 experts, are tensors
+ * of 17,334,272 and 9,043,968 bytes, 32 * 5,888 * 92 and 32 * 3,072 * 92, and its biases, which the
+ * file has in 16 bit, 737,280 and 368,640. Logs of 0.11.0 have the file's scales, too. */
 static void test_scales_of_experts_in_mxfp4_are_there_once_in_newer_versions(void **state)
 {
     (void)state;
@@ -692,6 +725,8 @@ int main(void)
         cmocka_unit_test(test_layers_are_divided_into_stages),
         cmocka_unit_test(test_tokens_of_several_groups_are_counted_by_the_longest_request),
         cmocka_unit_test(test_a_model_in_32_bit_has_a_cache_in_32_bit),
+        cmocka_unit_test(test_weights_keep_the_rest_of_blocks_that_rotations_freed),
+        cmocka_unit_test(test_layers_of_attention_have_scales),
         cmocka_unit_test(test_experts_in_mxfp4_are_padded_to_the_tiles_of_kernels),
         cmocka_unit_test(test_scales_of_experts_in_mxfp4_are_there_once_in_newer_versions),
         cmocka_unit_test(test_a_version_that_was_not_read_has_wider_bands_and_says_so),
