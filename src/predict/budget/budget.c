@@ -163,6 +163,8 @@ static void make(const struct mt_budget_engine *engine, const struct mt_predict_
         .whole_bytes = mt_engine_number(in->engine, "blocks.whole", 0),
         .rotation_bytes = mt_mul(mt_budget_rotations(in), sizeof(float)) / 2,
         .keeps_rotations = mt_budget_rotation_width(in) == sizeof(float),
+        .attention_bytes =
+            in->d->kv_lora_rank ? mt_engine_number(in->engine, "weights.latent.tensor", 0) : 0,
         .is_fused = engine->is_fused};
     memset(rank, 0, engine->rank_bytes);
     mt_torch_stage_of(in, walk->stage, in->settings->pipeline_parallel, &rank->stage);

@@ -111,7 +111,8 @@ static uint64_t latent_bytes(const struct mt_predict_input *in, const struct mt_
         is_there = 1;
         copies = mt_add(copies, copied ? copy : 0);
     }
-    uint64_t workspace = mt_engine_number(in->engine, "weights.latent.workspace", 0);
+    uint64_t workspace = mt_engine_number(in->engine, "weights.latent.workspace", 0) +
+                         mt_engine_number(in->engine, "weights.latent.tensor", 0);
     return mt_add(copies, is_there ? workspace : 0);
 }
 

@@ -296,6 +296,7 @@ void mt_torch_weights_of(const struct mt_predict_input *in, const struct mt_torc
     struct joining joining = {.layer = MT_NO_LAYER, .first_layer = (uint32_t)stage->first};
     *weights = (struct mt_torch_weights){0};
     free_rotations(load, &joining);
+    reuse_block(load, load->attention_bytes, &joining, weights);
     for (uint64_t i = 0; i < in->d->n_tensors; i++) {
         struct mt_model_tensor tensor;
         if (mt_model_tensor_at(in->model, i, &tensor) < 0 || !is_held(in, &tensor, stage))
