@@ -147,7 +147,7 @@ static uint64_t widened_zero_points(const struct mt_predict_input *in,
     return columns == zero_columns ? mt_ceil_div(bytes, in->settings->tensor_parallel) : 0;
 }
 
-/* Each layer of attention has single numbers, a tensor each: scales, and ranges before 0.14. */
+/* Each layer of attention has single numbers, a tensor each: scales, and ranges before 0.15. */
 static uint64_t attention_scales(const struct mt_predict_input *in,
                                  const struct mt_torch_stage *stage)
 {

@@ -554,13 +554,13 @@ static void test_weights_keep_the_rest_of_blocks_that_rotations_freed(void **sta
     assert_int_equal(weights_of("vllm@0.21.0", 1), weights_of("vllm@0.20.0", 1));
 }
 
-/* Rehearsals of 0.13.0 and 0.15.1 have seven and four numbers of 512 bytes in each layer. */
+/* Rehearsals of 0.14.1 and 0.15.1 have seven and four numbers of 512 bytes in each layer. */
 static void test_layers_of_attention_have_scales(void **state)
 {
     (void)state;
     make_model(&made, &llama_3_1_8b);
-    assert_int_equal(weights_of("vllm@0.13.0", 1) - weights_of("vllm@0.14.0", 1), 32 * 3 * 512);
-    assert_int_equal(weights_of("vllm@0.14.0", 1) - weights_of("vllm@0.10.0", 1), 32 * 4 * 512);
+    assert_int_equal(weights_of("vllm@0.14.0", 1) - weights_of("vllm@0.15.0", 1), 32 * 3 * 512);
+    assert_int_equal(weights_of("vllm@0.15.0", 1) - weights_of("vllm@0.10.0", 1), 32 * 4 * 512);
 }
 
 /* A gpt-oss-120b without its small tensors, 0.15 GiB with biases: 36 layers of 128 experts of 2,880
