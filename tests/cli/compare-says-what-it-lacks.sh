@@ -14,7 +14,7 @@ echo "-- parts that are resident only"
 sed 's/"weights", "allocated_bytes": 1000/"weights", "allocated_bytes": null/' report.json >mapped.json
 notes mapped.json estimate.json
 echo "-- a test of llama-bench"
-sed -e 's/"settings": {.*}/"settings": {"prompt_tokens": 512, "generated_tokens": 0}/' -e 's|"name": "llama.cpp"|&, "path": "/bin/llama-bench"|' -e 's/"name": "a-model"/"path": "model.gguf"/' report.json >bench.json
+sed -e 's/"settings": {.*}/"settings": {}, "model_info": {"prompt_length": 512}/' -e 's|"name": "llama.cpp"|&, "path": "/bin/llama-bench"|' -e 's/"name": "a-model"/"path": "model.gguf"/' report.json >bench.json
 notes bench.json --estimate
 echo "-- no version"
 sed -e 's/"version": "b11434"/"version": null/' -e 's/"name": "a-model"/"path": "model.gguf"/' report.json >unversioned.json
