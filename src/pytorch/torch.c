@@ -237,6 +237,11 @@ static const struct mt_torch_segment *segment_at(const struct mt_torch_process *
     return found;
 }
 
+static int is_private_at(const struct mt_torch_segment *segment, uint64_t time_ns)
+{
+    return segment && segment->is_private && time_ns < segment->private_end_ns;
+}
+
 int mt_torch_has(const struct mt_torch *torch, uint32_t pid, uint64_t address)
 {
     const struct mt_torch_process *process = process_of(torch, pid);
@@ -395,7 +400,7 @@ static enum mt_category kept_as(const struct mt_torch_process *process,
                                 const struct mt_torch_block *block, uint64_t time_ns)
 {
     const struct mt_torch_segment *segment = segment_at(process, block->address, time_ns);
-    enum mt_category category = use_of(process, block, segment && segment->is_private).category;
+    enum mt_category category = use_of(process, block, is_private_at(segment, time_ns)).category;
     return category == MT_CATEGORY_ACTIVATIONS ? MT_CATEGORY_NONE : category;
 }
 
@@ -523,7 +528,7 @@ static void divide(struct division *division, const struct moment *moment, uint6
                    uint64_t end)
 {
     int is_rest = moment && moment != division->moment;
-    int is_private = division->segment->is_private != 0;
+    int is_private = is_private_at(division->segment, division->moment->time_ns);
     for (size_t i = moment ? first_past(moment, at) : 0; moment && i < moment->n; i++) {
         const struct mt_torch_block *block = &division->process->blocks.at[moment->blocks[i]];
         uint64_t block_end = block->address + block->bytes;
@@ -645,7 +650,7 @@ int mt_torch_life_at(const struct mt_torch *torch, uint32_t pid, size_t number,
         return 0;
     const struct mt_torch_block *block = &process->blocks.at[number];
     const struct mt_torch_segment *segment = segment_at(process, block->address, block->begin_ns);
-    int is_private = segment && segment->is_private;
+    int is_private = is_private_at(segment, block->begin_ns);
     const struct mt_torch_piece use = use_of(process, block, is_private);
     *life = (struct mt_torch_life){block->address, block->bytes, block->begin_ns, block->end_ns,
                                    use.category,   use.name,     block->device,   is_private};
