@@ -332,8 +332,9 @@ static size_t first_past(const struct moment *moment, uint64_t address)
     return place.first;
 }
 
-/* What a block is for, by the first of these: a library's word, its segment's pool, the phase that
- * kept it, the phase that made it. */
+/* What a block is for, by the first of these: a library's word, the phase that kept it, its
+ * segment's pool, the phase that made it. A phase is of all threads, and its function may keep
+ * other things, too. */
 static struct mt_torch_piece use_of(const struct mt_torch_process *process,
                                     const struct mt_torch_block *block, int is_private)
 {
@@ -346,16 +347,14 @@ static struct mt_torch_piece use_of(const struct mt_torch_process *process,
                                        .name = process->names[block->name]};
     if (is_kept && span->category != MT_CATEGORY_ACTIVATIONS)
         return (struct mt_torch_piece){.category = (enum mt_category)span->category,
-                                       .provenance = MT_PROVENANCE_EXACT,
+                                       .provenance = MT_PROVENANCE_DERIVED,
                                        .name = process->names[span->name]};
     if (is_private)
         return (struct mt_torch_piece){.category = MT_CATEGORY_GRAPHS,
                                        .provenance = MT_PROVENANCE_EXACT,
                                        .name = "private pool"};
-    int is_said = span && span->category == MT_CATEGORY_ACTIVATIONS;
     return (struct mt_torch_piece){.category = MT_CATEGORY_ACTIVATIONS,
-                                   .provenance =
-                                       is_said ? MT_PROVENANCE_EXACT : MT_PROVENANCE_DERIVED,
+                                   .provenance = MT_PROVENANCE_DERIVED,
                                    .name = span ? process->names[span->name] : "tensors"};
 }
 

@@ -106,7 +106,7 @@ static void test_what_a_phase_keeps_is_for_its_category(void **state)
     assert_int_equal(traces->pieces[0].bytes, 19 * MIB);
     assert_int_equal(traces->pieces[1].category, MT_CATEGORY_WEIGHTS);
     assert_int_equal(traces->pieces[1].bytes, MIB);
-    assert_int_equal(traces->pieces[1].provenance, MT_PROVENANCE_EXACT);
+    assert_int_equal(traces->pieces[1].provenance, MT_PROVENANCE_DERIVED);
     assert_string_equal(traces->pieces[1].name, "load_model");
 
     /* While it loaded, what was given back before its end was in use, and for no weights. */
