@@ -226,6 +226,61 @@ def test_engines_that_are_slow_broken_or_hostile_are_said():
             assert done.returncode == 2 and path in done.stderr and any(one in done.stderr for one in words), (words, done)
 
 
+@contextlib.contextmanager
+def running(*words, mapped=HELD, **variables):
+    """A process that holds 32 MiB and maps a file, under a command line of the test's."""
+    with subprocess.Popen([words[0], "32", mapped, *words[1:]], executable=HELD, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          env={"PATH": os.environ["PATH"], **variables}, cwd=FOLDER) as process:
+        assert process.stdout.readline() == b"ready\n"
+        try:
+            yield process.pid
+        finally:
+            process.stdin.close()
+            process.wait(60)
+
+
+def profile_of(pid, **host):
+    document = inspected(pid)
+    document["HostConfig"].update(host)
+    with engine(knows(document)) as path:
+        return subprocess.run([MEMTALLY, "profile", "--container", "srv"], capture_output=True, text=True, timeout=200, check=False,
+                              env={**os.environ, "DOCKER_HOST": f"unix://{path}"}, cwd=FOLDER)
+
+
+def test_a_container_without_an_engine_to_profile_is_said():
+    for words, said in (
+        (("sleep",), "runs no engine that memtally knows"),
+        (("python3", "-m", "vllm.entrypoints.openai.api_server"), "runs vllm, and memtally profiles llama-server"),
+        (("llama-server", "--port", "0"), "neither the command line"),
+    ):
+        with running(*words) as pid:
+            done = profile_of(pid)
+        assert done.returncode != 0 and said in done.stderr, (words, done)
+
+
+def test_a_model_is_found_by_its_flag_by_the_flags_variable_and_among_mapped_files():
+    """What is refused comes after it."""
+    model = f"{FOLDER}/mapped.gguf"
+    shutil.copy(HELD, model)
+    for words, variables in (
+        (("llama-server", "-m", "/models/m.gguf"), {}),
+        (("llama-server", "--model=m.gguf"), {}),
+        (("llama-server",), {"LLAMA_ARG_MODEL": "/models/m.gguf"}),
+        (("llama-server",), {"mapped": model}),
+    ):
+        with running(*words, **variables) as pid:
+            done = profile_of(pid, ReadonlyRootfs=True)
+        assert done.returncode == 3 and "root folder is read-only" in done.stderr and "attach --container srv" in done.stderr, (words, done)
+
+
+def test_an_engine_that_has_no_room_beside_itself_is_not_started_again():
+    with running("llama-server", "-m", "/models/m.gguf") as pid:
+        done = profile_of(pid, Memory=40 << 20)
+        assert done.returncode != 0 and "a second engine takes at least 3" in done.stderr and "the container has" in done.stderr, done
+        done = profile_of(pid, Memory=4 << 20)
+        assert done.returncode != 0 and "the container has 0 B left" in done.stderr, done
+
+
 GUARD, RUN = "1" * 64, "2" * 64
 UPGRADED = b"HTTP/1.1 101 UPGRADED\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n"
 
