@@ -46,11 +46,10 @@ static int hold_file(const char *path)
 int main(int argc, char **argv)
 {
     char line[64];
-    if (argc < 2 || hold_nothing(argv[1]))
+    const char *also = getenv("ALSO");
+    if (argc < 2 || hold_nothing(argv[1]) || (argv[2] && hold_file(argv[2])) ||
+        (also && hold_file(also)))
         return 1;
-    for (int i = 2; i < argc; i++)
-        if (hold_file(argv[i]))
-            return 1;
     if (getenv("FORK") && fork() == 0 && hold_nothing(argv[1]))
         return 1;
     dprintf(1, "ready\n");

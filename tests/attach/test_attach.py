@@ -143,11 +143,12 @@ def memtally(*arguments):
 
 @contextlib.contextmanager
 def computing(*names):
-    """A program that holds memory and has mapped libraries of these names, as PyTorch and the driver of a device have."""
+    """A program that holds memory and has mapped one or two libraries of these names, as PyTorch and the driver of a device have."""
     paths = [os.path.join(FOLDER, name) for name in names]
     for path in paths:
         shutil.copy(HELD, path)
-    with held(8, *paths) as process:
+    more = {"ALSO": paths[1]} if len(paths) > 1 else {}
+    with held(8, paths[0], env={**os.environ, **more}) as process:
         yield process
 
 

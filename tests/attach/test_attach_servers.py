@@ -29,6 +29,7 @@ CONFIG = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_
 # feed-forward, two norms; a last norm.
 WEIGHTS = 2 * (2 * 4096 * 256 + 4 * (2 * 256 * 256 + 2 * 256 * 128 + 3 * 256 * 512 + 2 * 256) + 256)
 ROTARY = 2 * 4096 * 64  # vLLM keeps the sines and cosines of all positions beside them, SGLang does so in 32 bits
+SCALES = 4 * 7 * 512  # single numbers of each layer's attention that vLLM makes before 0.15, each in a block of PyTorch's smallest size
 TOKEN = 4 * 2 * 2 * 64 * 2  # layers, keys and values, heads, head size, bytes
 
 
@@ -99,7 +100,7 @@ def test_vllms_blocks_times_the_bytes_of_one():
         document = answered(process.pid)
     rows = host(document)
     assert figure(rows["kv_cache"]) == (1000 * 16 * TOKEN, "derived"), rows
-    assert figure(rows["weights"]) == (WEIGHTS + ROTARY, "derived"), rows
+    assert figure(rows["weights"]) == (WEIGHTS + ROTARY + SCALES, "derived"), rows
     assert document["engine"] == {**document["engine"], "name": "vllm", "version": "0.11.0"}, document["engine"]
     assert document["settings"]["context_tokens"] == 512 and document["model"]["path"] == model(), document
 
@@ -135,7 +136,7 @@ def test_a_model_is_read_among_the_files_that_its_server_sees():
         with server_apart(**cache) as process:
             rows = host(answered(process.pid))
         assert figure(rows["kv_cache"]) == (1000 * 16 * TOKEN, "derived"), rows
-        assert figure(rows["weights"]) == (WEIGHTS + ROTARY, "derived"), rows
+        assert figure(rows["weights"]) == (WEIGHTS + ROTARY + SCALES, "derived"), rows
 
 
 def has_begun_to_watch(folder):
@@ -183,7 +184,7 @@ def test_metrics_that_do_not_tell_leave_the_cache_unknown():
         with server("vllm", "serve", model(), ANSWERS=vllm(metrics), MIB=64) as (process, _, _):
             rows = host(answered(process.pid))
         assert figure(rows["kv_cache"]) == (None, None) and rows["kv_cache"]["allocated_bytes"] is None, (metrics, rows)
-        assert rows["weights"]["resident_bytes"] == WEIGHTS + ROTARY, rows
+        assert rows["weights"]["resident_bytes"] == WEIGHTS + ROTARY + SCALES, rows
 
 
 # python/sglang/srt/managers/scheduler.py, get_internal_state: GiB of two digits; http_server.py has the server's arguments beside it.
