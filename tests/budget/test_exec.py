@@ -36,7 +36,7 @@ def run(*arguments, real_devices=False, **more):
         env=environment(real_devices, **more),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=400,
         check=False,
     )
 
