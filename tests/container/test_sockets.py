@@ -135,6 +135,28 @@ def test_a_container_is_shown_as_its_engine_says():
             assert "srv of image localhost/bb:1" in table and SECRET not in table, table
 
 
+def test_the_log_of_a_containers_server_is_read_where_its_endpoint_does_not_tell():
+    """In frames, as GET /containers/srv/logs answers where there is no terminal; the line is of a published log of TGI 2.2."""
+    line = b"2024-09-03T04:40:19.370247Z  INFO text_generation_router::server: router/src/server.rs:1651: Setting max batch total tokens to 19056\n"
+    program = f"{FOLDER}/text-generation-launcher"
+    shutil.copy(HELD, program)
+    for log, told in (answer(b"\1\0\0\0\0\0\0" + bytes([len(line)]) + line + SECRET.encode()), True), (answer(line, "500 Oh"), False):
+        with subprocess.Popen([program, "8"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            assert process.stdout.readline() == b"ready\n"
+
+            def serve(connection, path):
+                if path.startswith(f"/containers/{IDENTITY}/logs?"):
+                    connection.sendall(log)  # pylint: disable=cell-var-from-loop
+                else:
+                    knows(inspected(process.pid))(connection, path)  # pylint: disable=cell-var-from-loop
+
+            with engine(serve) as path:
+                done = attach(path, "srv", "--json")
+            process.stdin.close()
+        assert done.returncode == 0 and SECRET not in done.stdout, done
+        assert any("its log says: room for 19056 tokens in its cache" in note for note in json.loads(done.stdout)["notes"]) == told, done.stdout
+
+
 def test_without_a_control_group_of_its_own_a_container_is_what_counts_processes_alike():
     unshare = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child"]
     if subprocess.run([*unshare, "true"], stderr=subprocess.DEVNULL, check=False).returncode:
