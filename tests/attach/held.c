@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Holds memory and says so: held MIB [FILE...] maps MIB of nothing and all of each FILE, touches
- * all of it, writes "ready" and waits for the end of its standard input. With FORK=1 in its
- * environment a child does the same again; with EXEC=PROGRAM it becomes that at the end of the
- * first line of its input. */
+/* Holds memory and says so: held MIB [FILE...] [-- WORD...] maps MIB of nothing and all of each
+ * FILE, touches all of it, writes "ready" and waits for the end of its standard input. With FORK=1
+ * in its environment a child does the same again; with EXEC=PROGRAM it becomes that at the end of
+ * the first line of its input. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,7 +48,7 @@ int main(int argc, char **argv)
     char line[64];
     if (argc < 2 || hold_nothing(argv[1]))
         return 1;
-    for (int i = 2; i < argc; i++)
+    for (int i = 2; i < argc && strcmp(argv[i], "--") != 0; i++)
         if (hold_file(argv[i]))
             return 1;
     if (getenv("FORK") && fork() == 0 && hold_nothing(argv[1]))

@@ -229,7 +229,7 @@ def test_engines_that_are_slow_broken_or_hostile_are_said():
 @contextlib.contextmanager
 def running(*words, mapped=HELD, **variables):
     """A process that holds 32 MiB and maps a file, under a command line of the test's."""
-    with subprocess.Popen([words[0], "32", mapped, *words[1:]], executable=HELD, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    with subprocess.Popen([words[0], "32", mapped, "--", *words[1:]], executable=HELD, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                           env={"PATH": os.environ["PATH"], **variables}, cwd=FOLDER) as process:
         assert process.stdout.readline() == b"ready\n"
         try:
