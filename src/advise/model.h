@@ -22,13 +22,12 @@ struct mt_advise_model_report {
 };
 void mt_advise_model_report_finish(struct mt_advise_model_report *report);
 
-/* Rehearses a run. Settings are as they were asked for: what is open is left to the engine, also
- * what goes to the devices. `folder_number` tells rehearsals apart that run at a time. `report` may
- * be NULL. On success
- * the caller owns *estimate; a run that is refused memory is an estimate with the verdict CANNOT,
- * with what it would take on devices that are large enough.
- * Errors: those of mt_estimate_create() and mt_rehearsal_start(), MT_ECHILD (the engine failed by
- * itself; the text has its last words). */
+/* Rehearses a run. Settings are as they were asked for: the engine decides open ones, also what
+ * goes to the devices. `folder_number` tells rehearsals apart that run at a time. `report` may be
+ * NULL. On success the caller owns *estimate. If the run is refused memory, the estimate has the
+ * verdict CANNOT and what the run would take on devices that are large enough. Errors: those of
+ * mt_estimate_create() and mt_rehearsal_start(), MT_ECHILD (the engine failed by itself; the text
+ * has its last words). */
 int mt_advise_model(const struct mt_drive_stage *stage, const struct mt_predict_settings *settings,
                     size_t folder_number, struct mt_advise_model_report *report,
                     struct mt_estimate **estimate, struct mt_error *error);

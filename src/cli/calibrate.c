@@ -85,7 +85,7 @@ static int measure_apart(int index, struct mt_calibration *card, struct mt_error
     }
     if (!is_whole)
         return mt_fail(error, MT_EIO, MT_NO_OFFSET,
-                       "device %d does not answer: CUDA's driver came to no end with it; see "
+                       "device %d does not answer: a call of CUDA's driver did not return; see "
                        "nvidia-smi",
                        index);
     *card = answer.card;

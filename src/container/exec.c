@@ -252,7 +252,7 @@ int mt_container_exec_read(struct mt_container_exec *exec, int timeout_ms,
     } while (is_fine && got > 0 && mt_monotonic_ns() < until_ns);
     if (!is_fine)
         return mt_fail(error, MT_EFORMAT, MT_NO_OFFSET,
-                       "%s: what it sends of the program's output is not as Docker's engine says",
+                       "%s: the program's output does not come as Docker's engine sends it",
                        exec->container->socket);
     if (got == 0 && (exec->left || exec->n_frame))
         return mt_fail(error, MT_ETRUNCATED, MT_NO_OFFSET,

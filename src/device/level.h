@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* How full host and control group are, for whoever asks a hundred times a second.
  *
- * Files stay open where the machine allows it, and what changes seldom is read seldom: limits once
- * a second, the droppable page cache of a group ten times a second, or once its use has moved by a
- * part of its limit. The kernel itself adds up that cache every two seconds. Everything else is of
- * the moment. A level belongs to one thread.
+ * Files stay open where the machine allows it. What changes seldom is read seldom: limits once a
+ * second; a group's droppable page cache ten times a second, or once its use has moved by a part of
+ * its limit. The kernel itself adds up that cache every two seconds. Everything else is of the
+ * moment. A level belongs to one thread.
  *
- * A glance asks the kernel for its free memory alone, in a twentieth of the time. While that has
- * hardly moved and is plenty, and for a quarter of a second at most, what was read before stands;
- * a group's droppable page cache for half a second.
+ * A glance asks the kernel only for its free memory, in a twentieth of the time. What was read
+ * before stands while free memory has hardly moved and is plenty, for a quarter of a second at
+ * most; a group's droppable page cache stands for half a second.
  *
- * Who closes descriptors that are not its own may give ours another file: what does not read as the
- * kernel's text is opened again. */
+ * A program that closes descriptors which are not its own may give ours to another file. So we open
+ * a file again if it does not read as the kernel's text. */
 #ifndef MT_DEVICE_LEVEL_H
 #define MT_DEVICE_LEVEL_H
 

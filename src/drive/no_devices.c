@@ -82,7 +82,7 @@ static int explain_ggml(const char *name, struct mt_drive_result *result)
     if (status->refusal)
         SAY(result,
             "the ggml of %.80s takes no pretended devices: %.150s; known are builds of llama.cpp "
-            "from 9840 to 11434, with shared libraries",
+            "from 8881 to 11739, with shared libraries",
             name, status->refusal);
     else if (result->has_bare_ggml)
         SAY(result,

@@ -4,9 +4,9 @@
  *   endpoint.properties, .models, .loaded, .version   answers of a known form
  *   endpoint.info         a JSON text, in which the key "tells" names what is where:
  *                         cache_tokens=internal_states.0.memory_usage.token_capacity
- *   endpoint.metrics      lines of Prometheus; the labels of the line "metric.cache" that
- *                         "metric.cache.labels" names are numbers, the value of the line
- *                         "metric.tokens" is how many tokens the cache has room for */
+ *   endpoint.metrics      lines of Prometheus; the value of the line "metric.tokens" is how many
+ *                         tokens the cache has room for; the line "metric.cache" has numbers in
+ *                         the labels that "metric.cache.labels" names */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,9 +3,9 @@
  * before the scheduler lays a split out (ggml-cuda.cu: ggml_backend_cuda_graph_optimize).
  *
  * A fused kernel reads its inputs while it writes its output, so they must not share memory. The
- * allocator then cannot give their memory to what lies between, and a plan grows. The patterns are
- * those that are looked for whatever the size of the batch. Rules and rehearsals share them: whose
- * graph it is, the functions below say. Knows no model and no tensor. */
+ * allocator then cannot give their memory to what lies between, and a plan grows. These are the
+ * patterns that ggml looks for whatever the size of the batch. Rules and rehearsals share them,
+ * each with its own graph behind the functions below. Knows no model and no tensor. */
 #ifndef MT_ENGINE_FUSED_H
 #define MT_ENGINE_FUSED_H
 

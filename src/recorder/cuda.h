@@ -95,6 +95,11 @@ HIDDEN int cuda_ready(void);
  * it; `real` where that is none of the driver's listed ones. */
 HIDDEN void *cuda_in_place_of(void *real);
 
+#define CUDA_NO_DEVICE (-1)
+
+/* The device of the current context, or CUDA_NO_DEVICE. */
+HIDDEN int cuda_current_device(void);
+
 /* Notes what the driver says is used of the current device. */
 HIDDEN void cuda_note_used(enum mt_device_reason reason);
 

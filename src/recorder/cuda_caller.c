@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Which library asks the driver for memory: the first that called and is neither the driver nor the
- * runtime. Many libraries have the runtime in themselves, so that the caller's address says it.
- * Past a runtime of its own file the calls are unwound, since those libraries have no frame
- * pointers: with the compiler's unwinder, where the program has it anyway. The loader is asked for
- * these functions a few times at most: a thread that opens a library holds the loader's lock, and
- * may wait for one of the runtime's that the caller here has. */
+/* Which library asks the driver for memory: the first caller that is neither the driver nor the
+ * runtime. Many libraries have the runtime in themselves, so the caller's address says it. If the
+ * runtime is a file of its own, we unwind the calls past it with the compiler's unwinder, if the
+ * program has that anyway: these libraries have no frame pointers. We ask the loader for these
+ * functions a few times at most. A thread that opens a library holds the loader's lock, and may
+ * wait for a lock of the runtime's that the caller here has. */
 #include <dlfcn.h>
 #include <link.h>
 #include <string.h>

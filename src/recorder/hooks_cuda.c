@@ -16,12 +16,10 @@
 #include "recorder/cuda_cap.h"
 #include "recorder/real.h"
 
-#define FRAME            __builtin_frame_address(0)
-#define ASK_FROM_BYTES   ((size_t)1 << 20) /* smaller allocations share what the driver has */
-#define NO_DEVICE        (-1)
-#define PINNED           "pinned for devices" /* as python/memtally/watch/cpu.py calls it */
-#define POINTER_ORDINAL  9                    /* CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL */
-#define DEVICES_TOLD_MAX 64
+#define FRAME           __builtin_frame_address(0)
+#define ASK_FROM_BYTES  ((size_t)1 << 20)    /* smaller allocations share what the driver has */
+#define PINNED          "pinned for devices" /* as python/memtally/watch/cpu.py calls it */
+#define POINTER_ORDINAL 9                    /* CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL */
 
 static void write_event(enum mt_event_op op, const uint64_t *fields, uint32_t n)
 {
@@ -61,22 +59,22 @@ static void tell_device(int device)
     leave();
 }
 
-static int current_device(void)
+int cuda_current_device(void)
 {
-    int device = NO_DEVICE;
+    int device = CUDA_NO_DEVICE;
     if (!memtally_real.cuda.cuCtxGetDevice || memtally_real.cuda.cuCtxGetDevice(&device) != 0)
-        return NO_DEVICE;
+        return CUDA_NO_DEVICE;
     return device;
 }
 
 static int device_of(uint64_t address)
 {
-    int device = NO_DEVICE;
+    int device = CUDA_NO_DEVICE;
     if (memtally_real.cuda.cuPointerGetAttribute &&
         memtally_real.cuda.cuPointerGetAttribute(&device, POINTER_ORDINAL, address) == 0 &&
         device >= 0)
         return device;
-    return current_device();
+    return cuda_current_device();
 }
 
 /* What the driver says is used of the current context's device, by whomever. */
@@ -95,13 +93,13 @@ static void ask_used(int device, enum mt_device_reason reason)
 
 void cuda_note_used(enum mt_device_reason reason)
 {
-    ask_used(current_device(), reason);
+    ask_used(cuda_current_device(), reason);
 }
 
 /* The same of the device that is current, which it need not be. */
 static void ask_used_of(int device, enum mt_device_reason reason)
 {
-    if (device == current_device())
+    if (device == cuda_current_device())
         ask_used(device, reason);
 }
 
@@ -131,7 +129,7 @@ static void note_refused(int device, enum mt_device_kind kind, uint64_t size, co
     size_t total = 0;
     if (device < 0 || device >= DEVICES_TOLD_MAX)
         return;
-    if (!memtally_real.cuda.cuMemGetInfo_v2 || device != current_device() ||
+    if (!memtally_real.cuda.cuMemGetInfo_v2 || device != cuda_current_device() ||
         memtally_real.cuda.cuMemGetInfo_v2(&free_bytes, &total) != 0)
         free_bytes = 0;
     tell_device(device);
@@ -185,7 +183,7 @@ static int answered(int result, int device, enum mt_device_kind kind, uint64_t s
 static int given(int result, enum mt_device_kind kind, const uint64_t *address, uint64_t size,
                  const void *frame)
 {
-    result = answered(result, current_device(), kind, size, frame);
+    result = answered(result, cuda_current_device(), kind, size, frame);
     if (result != 0 || !address || !*address)
         return result;
     int device = device_of(*address);
@@ -198,7 +196,7 @@ static int given(int result, enum mt_device_kind kind, const uint64_t *address, 
 /* After a call by which the driver takes or gives back memory of its own. */
 static int changed(int result, enum mt_device_reason reason)
 {
-    int device = result == 0 ? current_device() : NO_DEVICE;
+    int device = result == 0 ? cuda_current_device() : CUDA_NO_DEVICE;
     if (device >= 0)
         ask_used(device, reason);
     return result;
@@ -233,7 +231,7 @@ int cuMemAlloc_v2(uint64_t *address, size_t size)
 {
     REAL(cuMemAlloc_v2)
     int result =
-        WITHIN_CAP(current_device(), size, memtally_real.cuda.cuMemAlloc_v2(address, size));
+        WITHIN_CAP(cuda_current_device(), size, memtally_real.cuda.cuMemAlloc_v2(address, size));
     return given(result, MT_DEVICE_LINEAR, address, size, FRAME);
 }
 
@@ -241,7 +239,7 @@ int cuMemAllocPitch_v2(uint64_t *address, size_t *pitch, size_t width, size_t he
                        unsigned element)
 {
     REAL(cuMemAllocPitch_v2)
-    int device = current_device();
+    int device = cuda_current_device();
     int result =
         WITHIN_CAP(device, width * height,
                    memtally_real.cuda.cuMemAllocPitch_v2(address, pitch, width, height, element));
@@ -253,7 +251,7 @@ int cuMemAllocPitch_v2(uint64_t *address, size_t *pitch, size_t width, size_t he
 int cuMemAllocManaged(uint64_t *address, size_t size, unsigned flags)
 {
     REAL(cuMemAllocManaged)
-    int result = WITHIN_CAP(current_device(), size,
+    int result = WITHIN_CAP(cuda_current_device(), size,
                             memtally_real.cuda.cuMemAllocManaged(address, size, flags));
     return given(result, MT_DEVICE_MANAGED, address, size, FRAME);
 }
@@ -283,7 +281,7 @@ static void label_pinned(const void *address, size_t size)
 static int given_host(int result, enum mt_device_kind kind, const void *address, size_t size,
                       const void *frame)
 {
-    int device = current_device();
+    int device = cuda_current_device();
     if (result == CUDA_OUT_OF_MEMORY)
         note_refused(device, kind, size, frame);
     if (result == 0 && address)
@@ -334,7 +332,7 @@ int cuMemHostUnregister(void *address)
     int name parameters                                                                            \
     {                                                                                              \
         REAL(name)                                                                                 \
-        int result = WITHIN_CAP(current_device(), size, memtally_real.cuda.name arguments);        \
+        int result = WITHIN_CAP(cuda_current_device(), size, memtally_real.cuda.name arguments);   \
         if (result == 0)                                                                           \
             ask_pool(device_of(*address), pool);                                                   \
         return given(result, MT_DEVICE_POOLED, address, size, FRAME);                              \
@@ -368,7 +366,7 @@ int cuMemPoolTrimTo(void *pool, size_t keep)
     REAL(cuMemPoolTrimTo)
     int result = memtally_real.cuda.cuMemPoolTrimTo(pool, keep);
     if (result == 0)
-        ask_pool(current_device(), pool);
+        ask_pool(cuda_current_device(), pool);
     return changed(result, MT_DEVICE_BY_POOL);
 }
 
@@ -378,7 +376,7 @@ int cuMemPoolSetAttribute(void *pool, int attribute, void *value)
     REAL(cuMemPoolSetAttribute)
     int result = memtally_real.cuda.cuMemPoolSetAttribute(pool, attribute, value);
     if (result == 0)
-        ask_pool(current_device(), pool);
+        ask_pool(cuda_current_device(), pool);
     return result;
 }
 
@@ -395,7 +393,7 @@ int cuMemPoolImportPointer(uint64_t *address, void *pool, void *data)
 int cuMemPoolDestroy(void *pool)
 {
     REAL(cuMemPoolDestroy)
-    uint64_t fields[] = {(uint64_t)current_device(), (uint64_t)(uintptr_t)pool, 0};
+    uint64_t fields[] = {(uint64_t)cuda_current_device(), (uint64_t)(uintptr_t)pool, 0};
     if (pool)
         write_event(MT_EVENT_DEVICE_POOL, fields, 3);
     return changed(memtally_real.cuda.cuMemPoolDestroy(pool), MT_DEVICE_BY_POOL);
@@ -411,7 +409,7 @@ int cuMemCreate(uint64_t *handle, size_t size, const struct cuda_properties *pro
     REAL(cuMemCreate)
     int device = properties && properties->location_type == CUDA_LOCATION_DEVICE
                      ? properties->location_id
-                     : NO_DEVICE;
+                     : CUDA_NO_DEVICE;
     int result =
         WITHIN_CAP(device, size, memtally_real.cuda.cuMemCreate(handle, size, properties, flags));
     result = answered(result, device, MT_DEVICE_PHYSICAL, size, FRAME);
@@ -496,7 +494,7 @@ int cuIpcCloseMemHandle(uint64_t address)
     int name parameters                                                                            \
     {                                                                                              \
         REAL(name)                                                                                 \
-        ask_used(current_device(), MT_DEVICE_BEFORE);                                              \
+        ask_used(cuda_current_device(), MT_DEVICE_BEFORE);                                         \
         return changed(memtally_real.cuda.name arguments, reason);                                 \
     }
 
@@ -522,13 +520,6 @@ CHANGES(cuLibraryLoadFromFile,
         (void **library, const char *path, int *jit, void **jit_values, unsigned n_jit,
          int *options, void **values, unsigned n),
         (library, path, jit, jit_values, n_jit, options, values, n), MT_DEVICE_BY_MODULE)
-CHANGES(cuCtxCreate_v2, (void **context, unsigned flags, int device), (context, flags, device),
-        MT_DEVICE_BY_CONTEXT)
-CHANGES(cuCtxCreate_v3,
-        (void **context, void *affinities, int n_affinities, unsigned flags, int device),
-        (context, affinities, n_affinities, flags, device), MT_DEVICE_BY_CONTEXT)
-CHANGES(cuCtxCreate_v4, (void **context, void *parameters, unsigned flags, int device),
-        (context, parameters, flags, device), MT_DEVICE_BY_CONTEXT)
 CHANGES(cuCtxSetLimit, (int limit, size_t value), (limit, value), MT_DEVICE_BY_CONTEXT)
 CHANGES(cuGraphInstantiate, (void **exec, void *graph, void **node, char *log, size_t size),
         (exec, graph, node, log, size), MT_DEVICE_BY_GRAPH)
@@ -548,7 +539,7 @@ CHANGES(cuGraphUpload_ptsz, (void *exec, void *stream), (exec, stream), MT_DEVIC
 static int given_array(int result, void *const *array, const struct cuda_array_3d *form,
                        unsigned levels, const void *frame)
 {
-    int device = current_device();
+    int device = cuda_current_device();
     uint64_t bytes = form ? cuda_array_bytes(form, levels) : 0;
     result = answered(result, device, MT_DEVICE_ARRAY, bytes, frame);
     if (result == 0 && bytes)
@@ -563,8 +554,8 @@ int cuArrayCreate_v2(void **array, const struct cuda_array *form)
     if (form)
         same =
             (struct cuda_array_3d){form->width, form->height, 0, form->format, form->channels, 0};
-    ask_used(current_device(), MT_DEVICE_BEFORE);
-    int result = WITHIN_CAP(current_device(), form ? cuda_array_bytes(&same, 1) : 0,
+    ask_used(cuda_current_device(), MT_DEVICE_BEFORE);
+    int result = WITHIN_CAP(cuda_current_device(), form ? cuda_array_bytes(&same, 1) : 0,
                             memtally_real.cuda.cuArrayCreate_v2(array, form));
     return given_array(result, array, &same, 1, FRAME);
 }
@@ -572,8 +563,8 @@ int cuArrayCreate_v2(void **array, const struct cuda_array *form)
 int cuArray3DCreate_v2(void **array, const struct cuda_array_3d *form)
 {
     REAL(cuArray3DCreate_v2)
-    ask_used(current_device(), MT_DEVICE_BEFORE);
-    int result = WITHIN_CAP(current_device(), form ? cuda_array_bytes(form, 1) : 0,
+    ask_used(cuda_current_device(), MT_DEVICE_BEFORE);
+    int result = WITHIN_CAP(cuda_current_device(), form ? cuda_array_bytes(form, 1) : 0,
                             memtally_real.cuda.cuArray3DCreate_v2(array, form));
     return given_array(result, array, form, 1, FRAME);
 }
@@ -581,8 +572,8 @@ int cuArray3DCreate_v2(void **array, const struct cuda_array_3d *form)
 int cuMipmappedArrayCreate(void **array, const struct cuda_array_3d *form, unsigned levels)
 {
     REAL(cuMipmappedArrayCreate)
-    ask_used(current_device(), MT_DEVICE_BEFORE);
-    int result = WITHIN_CAP(current_device(), form ? cuda_array_bytes(form, levels) : 0,
+    ask_used(cuda_current_device(), MT_DEVICE_BEFORE);
+    int result = WITHIN_CAP(cuda_current_device(), form ? cuda_array_bytes(form, levels) : 0,
                             memtally_real.cuda.cuMipmappedArrayCreate(array, form, levels));
     return given_array(result, array, form, levels, FRAME);
 }
@@ -590,7 +581,7 @@ int cuMipmappedArrayCreate(void **array, const struct cuda_array_3d *form, unsig
 int cuArrayDestroy(void *array)
 {
     REAL(cuArrayDestroy)
-    ask_used(current_device(), MT_DEVICE_BEFORE);
+    ask_used(cuda_current_device(), MT_DEVICE_BEFORE);
     note_gone(MT_DEVICE_ARRAY, (uint64_t)(uintptr_t)array);
     return changed(memtally_real.cuda.cuArrayDestroy(array), MT_DEVICE_BY_ARRAY);
 }
@@ -598,7 +589,7 @@ int cuArrayDestroy(void *array)
 int cuMipmappedArrayDestroy(void *array)
 {
     REAL(cuMipmappedArrayDestroy)
-    ask_used(current_device(), MT_DEVICE_BEFORE);
+    ask_used(cuda_current_device(), MT_DEVICE_BEFORE);
     note_gone(MT_DEVICE_ARRAY, (uint64_t)(uintptr_t)array);
     return changed(memtally_real.cuda.cuMipmappedArrayDestroy(array), MT_DEVICE_BY_ARRAY);
 }
@@ -630,7 +621,8 @@ int cuImportExternalMemory(void **memory, const void *handle)
     REAL(cuImportExternalMemory)
     int result = memtally_real.cuda.cuImportExternalMemory(memory, handle);
     if (result == 0)
-        note_given(current_device(), MT_DEVICE_IMPORTED, (uint64_t)(uintptr_t)*memory, 0, FRAME);
+        note_given(cuda_current_device(), MT_DEVICE_IMPORTED, (uint64_t)(uintptr_t)*memory, 0,
+                   FRAME);
     return result;
 }
 
@@ -684,7 +676,7 @@ static int is_first_launch(const void *exec)
         REAL(name)                                                                                 \
         if (!is_first_launch(exec))                                                                \
             return memtally_real.cuda.name(exec, stream);                                          \
-        int device = current_device();                                                             \
+        int device = cuda_current_device();                                                        \
         ask_used(device, MT_DEVICE_BEFORE);                                                        \
         int result = changed(memtally_real.cuda.name(exec, stream), MT_DEVICE_BY_GRAPH);           \
         ask_graph_pool(device);                                                                    \
@@ -698,7 +690,7 @@ int cuGraphExecDestroy(void *exec)
 {
     REAL(cuGraphExecDestroy)
     uintptr_t its = (uintptr_t)exec;
-    ask_used(current_device(), MT_DEVICE_BEFORE);
+    ask_used(cuda_current_device(), MT_DEVICE_BEFORE);
     __atomic_compare_exchange_n(launched_slot(exec), &its, 0, 0, __ATOMIC_RELAXED,
                                 __ATOMIC_RELAXED);
     return changed(memtally_real.cuda.cuGraphExecDestroy(exec), MT_DEVICE_BY_GRAPH);
@@ -714,70 +706,16 @@ int cuDeviceGraphMemTrim(int device)
     return result;
 }
 
-/* ---- contexts ---- */
+/* ---- code that is given up ---- */
 
 #define UNLOADS(name, parameters, arguments)                                                       \
     int name parameters                                                                            \
     {                                                                                              \
         REAL(name)                                                                                 \
-        ask_used(current_device(), MT_DEVICE_BEFORE);                                              \
+        ask_used(cuda_current_device(), MT_DEVICE_BEFORE);                                         \
         cuda_forget_kernels();                                                                     \
         return changed(memtally_real.cuda.name arguments, MT_DEVICE_BY_MODULE);                    \
     }
 
 UNLOADS(cuModuleUnload, (void *module), (module))
 UNLOADS(cuLibraryUnload, (void *library), (library))
-
-int cuCtxDestroy_v2(void *context)
-{
-    REAL(cuCtxDestroy_v2)
-    ask_used(current_device(), MT_DEVICE_BEFORE);
-    cuda_cap_end_context(context);
-    return changed(memtally_real.cuda.cuCtxDestroy_v2(context), MT_DEVICE_BY_CONTEXT);
-}
-
-/* The primary context of a device need not become the current one. */
-int cuDevicePrimaryCtxRetain(void **context, int device)
-{
-    REAL(cuDevicePrimaryCtxRetain)
-    void *was = NULL;
-    int result = memtally_real.cuda.cuDevicePrimaryCtxRetain(context, device);
-    if (result != 0 || !context || !memtally_real.cuda.cuCtxPushCurrent_v2 ||
-        !memtally_real.cuda.cuCtxPopCurrent_v2 ||
-        memtally_real.cuda.cuCtxPushCurrent_v2(*context) != 0)
-        return result;
-    ask_used(device, MT_DEVICE_BY_CONTEXT);
-    memtally_real.cuda.cuCtxPopCurrent_v2(&was);
-    return result;
-}
-
-/* All that was allocated in the context goes with it. */
-static void note_reset(int device)
-{
-    uint64_t field = (uint64_t)device;
-    cuda_cap_reset(device);
-    write_event(MT_EVENT_DEVICE_RESET, &field, 1);
-}
-
-/* With the last of its holders it goes. */
-int cuDevicePrimaryCtxRelease_v2(int device)
-{
-    REAL(cuDevicePrimaryCtxRelease_v2)
-    unsigned flags;
-    int is_active = 1;
-    int result = memtally_real.cuda.cuDevicePrimaryCtxRelease_v2(device);
-    if (result == 0 && memtally_real.cuda.cuDevicePrimaryCtxGetState &&
-        memtally_real.cuda.cuDevicePrimaryCtxGetState(device, &flags, &is_active) == 0 &&
-        !is_active)
-        note_reset(device);
-    return result;
-}
-
-int cuDevicePrimaryCtxReset_v2(int device)
-{
-    REAL(cuDevicePrimaryCtxReset_v2)
-    int result = memtally_real.cuda.cuDevicePrimaryCtxReset_v2(device);
-    if (result == 0)
-        note_reset(device);
-    return result;
-}

@@ -71,12 +71,11 @@ static struct decision decide_cuda(void *handle, const char *name, struct decisi
     return decision;
 }
 
-/* A name that the adapters of ggml and of cuBLAS stand before is answered with the adapter where a
- * library provides it, and fails where none does: that the recorder exports the name must not make
- * a program believe that ggml is there. Through the adapter a handle's own function can be reached
- * only where it is the one that the adapter finds; another copy of the library is left to itself.
- * It is the real function that fails, for its caller's sake and with its own words for dlerror(),
- * by a name that reads the same and is found nowhere. */
+/* The adapters of ggml and of cuBLAS stand before some names. If a library provides such a name,
+ * the answer is the adapter. If none does, the search fails, so that the recorder's own export does
+ * not make a program believe that ggml is there. The real function fails then, with its own words
+ * for dlerror(): it searches a name that reads the same and is found nowhere. The adapter stands
+ * only for the copy of the library that it finds itself; another copy is left alone. */
 struct decision memtally_decide_dlsym(void *handle, const char *name)
 {
     struct decision decision = {NULL, NULL};

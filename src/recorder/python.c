@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Python's own call stack, read where the interpreter keeps it.
  *
- * CPython says in no interface that may be called inside an allocation where a thread is. So its
- * structs are read, by a table of where their fields lie in each version. The helper in Python has
- * what was read compared with what the interpreter says (python/memtally/watch/frames.py); up to
- * then, memory is read through the kernel, which refuses what is not there, and afterwards
- * directly. A thread reads its own frames alone, which stand still meanwhile. The interpreter frees
- * the states of other threads when it ends: before that the helper has reading stopped. */
+ * CPython has no interface that says where a thread is and may be called inside an allocation. So
+ * we read its structs, by a table of where their fields lie in each version. The helper in Python
+ * compares what we read with what the interpreter says (python/memtally/watch/frames.py). Until
+ * then we read memory through the kernel, which refuses what is not there; afterwards directly. A
+ * thread reads only its own frames, which stand still meanwhile. The interpreter frees the states
+ * of other threads when it ends; before that the helper stops the reading. */
 #include "recorder/python.h"
 
 #include <dlfcn.h>

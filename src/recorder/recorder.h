@@ -94,7 +94,8 @@ struct device_watch {
     uint64_t peak_bytes;
 };
 
-#define DEVICE_WATCHES 16u /* measurements of devices at a time; further ones are sampled */
+#define DEVICES_TOLD_MAX 64  /* a bit each */
+#define DEVICE_WATCHES   16u /* measurements of devices at a time; further ones are sampled */
 
 /* A line of maps, read a byte at a time. */
 struct maps_line {
@@ -147,9 +148,10 @@ struct process {
     uint32_t looked_at_stop; /* the picture at the end is taken, and only a higher one is wanted */
     uint64_t faults_at_stop; /* pages that had been touched for the first time by then */
     uint64_t picture_spent_ns;
-    uint64_t mark_spent_ns; /* of that, at marks */
-    uint64_t ns_per_mib;    /* what the last picture cost */
-    uint64_t devices_told;  /* one bit each */
+    uint64_t mark_spent_ns;                  /* of that, at marks */
+    uint64_t ns_per_mib;                     /* what the last picture cost */
+    uint64_t devices_told;                   /* one bit each */
+    uint32_t own_contexts[DEVICES_TOLD_MAX]; /* that the program made and did not end, by device */
     struct device_watch device_watches[DEVICE_WATCHES];
     uint32_t n_device_watches;
     uint32_t python_readers; /* threads that read Python's frames */

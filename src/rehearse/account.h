@@ -121,7 +121,7 @@ struct mt_account_cuda {
     uint32_t copy_bytes_most; /* larger copies from and to devices are not done */
 
     /* What the program's processes say, atomic. */
-    uint32_t n_contexts;  /* primary contexts ever made */
+    uint32_t n_contexts;  /* contexts ever made */
     uint32_t n_missing;   /* functions that were called and are not there, each counted once */
     uint32_t n_private;   /* askings for private tables, which are not answered */
     uint32_t n_read_back; /* small results of kernels that the program read */

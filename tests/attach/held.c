@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Holds memory and says so: held MIB [FILE...] maps MIB of nothing and all of each FILE, touches
- * all of it, writes "ready" and waits for the end of its standard input. With FORK=1 in its
- * environment a child does the same again; with EXEC=PROGRAM it becomes that at the end of the
- * first line of its input. */
+/* Holds memory and says so: held MIB [FILE...] [-- WORD...] maps MIB of nothing and all of each
+ * FILE, touches all of it, writes "ready" and waits for the end of its standard input. With FORK=1
+ * in its environment a child does the same again; with EXEC=PROGRAM it becomes that at the end of
+ * the first line of its input. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,7 +47,7 @@ int main(int argc, char **argv)
 {
     char line[64];
     const char *also = getenv("ALSO");
-    if (argc < 2 || hold_nothing(argv[1]) || (argv[2] && hold_file(argv[2])) ||
+    if (argc < 2 || hold_nothing(argv[1]) || (argv[2] && strcmp(argv[2], "--") != 0 && hold_file(argv[2])) ||
         (also && hold_file(also)))
         return 1;
     if (getenv("FORK") && fork() == 0 && hold_nothing(argv[1]))

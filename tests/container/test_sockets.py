@@ -229,7 +229,7 @@ def test_engines_that_are_slow_broken_or_hostile_are_said():
 @contextlib.contextmanager
 def running(*words, mapped=HELD, **variables):
     """A process that holds 32 MiB and maps a file, under a command line of the test's."""
-    with subprocess.Popen([words[0], "32", mapped, *words[1:]], executable=HELD, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    with subprocess.Popen([words[0], "32", mapped, "--", *words[1:]], executable=HELD, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                           env={"PATH": os.environ["PATH"], **variables}, cwd=FOLDER) as process:
         assert process.stdout.readline() == b"ready\n"
         try:
@@ -323,7 +323,7 @@ def test_engines_that_break_off_a_profile_are_said():
         ((fine[0], answer(b'{"Id":"../.."}', "201 Created"), fine[2]), "names no program"),
         ((*fine[:2], b"banana\r\n\r\n"), "no answer to the start"),
         ((*fine[:2], answer(b'{"message":"no such program"}', "404 Not Found")), "no such program"),
-        ((*fine[:2], UPGRADED + b"\x09\0\0\0\0\0\0\x05hello"), "not as Docker's engine says"),
+        ((*fine[:2], UPGRADED + b"\x09\0\0\0\0\0\0\x05hello"), "does not come as Docker's engine sends it"),
         ((*fine[:2], UPGRADED + b"\x01\0\0\0\xff\xff\xff\xffhello"), "closed early"),
         ((*fine[:2], UPGRADED + b"\x02\0\0\0\0\0\0\x06hello\n"), "does not start"),
     ):

@@ -32,6 +32,13 @@ struct access {
 struct ipc {
     char reserved[64];
 };
+struct pool_properties {
+    int type, handle_types, location_type, location_id;
+    void *windows;
+    size_t most;
+    unsigned short usage;
+    unsigned char reserved[54];
+};
 
 #define FUNCTIONS(X)                                                                               \
     X(cuInit, (unsigned))                                                                          \
@@ -48,6 +55,10 @@ struct ipc {
     X(cuStreamSynchronize, (void *))                                                               \
     X(cuDeviceGetDefaultMemPool, (void **, int))                                                   \
     X(cuMemPoolTrimTo, (void *, size_t))                                                           \
+    X(cuMemPoolCreate, (void **, const struct pool_properties *))                                  \
+    X(cuMemAllocFromPoolAsync, (uint64_t *, size_t, void *, void *))                               \
+    X(cuMemPoolSetAttribute, (void *, int, void *))                                                \
+    X(cuMemPoolDestroy, (void *))                                                                  \
     X(cuMemAddressReserve, (uint64_t *, size_t, size_t, uint64_t, uint64_t))                       \
     X(cuMemCreate, (uint64_t *, size_t, const struct properties *, uint64_t))                      \
     X(cuMemRelease, (uint64_t))                                                                    \
@@ -56,6 +67,18 @@ struct ipc {
     X(cuMemRetainAllocationHandle, (uint64_t *, void *))                                           \
     X(cuMemHostAlloc, (void **, size_t, unsigned))                                                 \
     X(cuMemFreeHost, (void *))                                                                     \
+    X(cuMemAllocHost, (void **, size_t))                                                           \
+    X(cuMemHostRegister, (void *, size_t, unsigned))                                               \
+    X(cuMemHostUnregister, (void *))                                                               \
+    X(cuMemExportToShareableHandle, (void *, uint64_t, int, uint64_t))                             \
+    X(cuMemImportFromShareableHandle, (uint64_t *, void *, int))                                   \
+    X(cuCtxCreate, (void **, unsigned, int))                                                       \
+    X(cuCtxDestroy, (void *))                                                                      \
+    X(cuGraphCreate, (void **, unsigned))                                                          \
+    X(cuGraphInstantiateWithFlags, (void **, void *, uint64_t))                                    \
+    X(cuGraphUpload, (void *, void *))                                                             \
+    X(cuGraphLaunch, (void *, void *))                                                             \
+    X(cuGraphExecDestroy, (void *))                                                                \
     X(cuIpcGetMemHandle, (struct ipc *, uint64_t))                                                 \
     X(cuIpcOpenMemHandle, (uint64_t *, struct ipc, unsigned))                                      \
     X(cuIpcCloseMemHandle, (uint64_t))                                                             \
@@ -95,6 +118,10 @@ static const char *exported(const char *name)
                                          "cuMemAllocPitch",
                                          "cuMemFree",
                                          "cuMemGetInfo",
+                                         "cuMemAllocHost",
+                                         "cuMemHostRegister",
+                                         "cuCtxCreate",
+                                         "cuCtxDestroy",
                                          "cuIpcOpenMemHandle",
                                          "cuDevicePrimaryCtxReset",
                                          "cuDevicePrimaryCtxRelease"};
@@ -217,6 +244,38 @@ static void pooled(void)
     CHECK(driver.cuMemPoolTrimTo(pool, 0) == 0);
 }
 
+/* Its memory goes with the pool, and a lower threshold lets go of what is free before. */
+static void own_pool(void)
+{
+    const struct pool_properties properties = {.type = 1, .location_type = 1};
+    uint64_t address[2];
+    uint64_t keep = (uint64_t)64 * MIB;
+    void *pool;
+    CHECK(driver.cuMemPoolCreate(&pool, &properties) == 0);
+    CHECK(driver.cuMemPoolSetAttribute(pool, 4, &keep) == 0);
+    for (int i = 0; i < 2; i++)
+        CHECK(driver.cuMemAllocFromPoolAsync(&address[i], 20 * MIB, pool, NULL) == 0);
+    for (int i = 0; i < 2; i++)
+        CHECK(driver.cuMemFreeAsync(address[i], NULL) == 0);
+    CHECK(driver.cuStreamSynchronize(NULL) == 0);
+    CHECK(driver.cuMemPoolDestroy(pool) == 0);
+    take(2 * MIB);
+}
+
+/* A handle that was imported holds the memory after the first one is gone. */
+static void imported(void)
+{
+    const struct properties properties = {.type = 1, .requested_handles = 1, .location_type = 1};
+    uint64_t handle, other;
+    int fd = -1;
+    CHECK(driver.cuMemCreate(&handle, 4 * MIB, &properties, 0) == 0);
+    CHECK(driver.cuMemExportToShareableHandle(&fd, handle, 1, 0) == 0);
+    CHECK(driver.cuMemImportFromShareableHandle(&other, (void *)(intptr_t)fd, 1) == 0);
+    take(2 * MIB);
+    CHECK(driver.cuMemRelease(other) == 0 && driver.cuMemRelease(handle) == 0);
+    take(6 * MIB);
+}
+
 /* It is there until the last handle and the last mapping are gone, in whichever order. */
 static void virtual(void)
 {
@@ -246,6 +305,20 @@ static void hosted(void)
     CHECK(driver.cuMemFreeHost(address) == 0);
 }
 
+/* What is registered was the program's before; what is allocated so is pinned for it. */
+static void registered(void)
+{
+    char *own = aligned_alloc(4096, 8 * MIB);
+    void *address;
+    CHECK(own);
+    memset(own, 1, 8 * MIB);
+    CHECK(driver.cuMemHostRegister(own, 8 * MIB, 0) == 0);
+    CHECK(driver.cuMemHostUnregister(own) == 0);
+    free(own);
+    CHECK(driver.cuMemAllocHost(&address, 16 * MIB) == 0);
+    memset(address, 1, 16 * MIB);
+}
+
 static void refused(void)
 {
     uint64_t address;
@@ -258,6 +331,27 @@ static void reset(void)
     CHECK(driver.cuDevicePrimaryCtxReset(0) == 0);
     start();
     take(2 * MIB);
+}
+
+/* What was taken in the program's only context goes with it. */
+static void own_context(void)
+{
+    void *context;
+    load();
+    CHECK(driver.cuInit(0) == 0 && driver.cuCtxCreate(&context, 0, 0) == 0);
+    take(12 * MIB);
+    CHECK(driver.cuCtxDestroy(context) == 0 && driver.cuCtxCreate(&context, 0, 0) == 0);
+    take(4 * MIB);
+}
+
+static void graph(void)
+{
+    void *made, *exec;
+    CHECK(driver.cuGraphCreate(&made, 0) == 0);
+    CHECK(driver.cuGraphInstantiateWithFlags(&exec, made, 0) == 0);
+    CHECK(driver.cuGraphUpload(exec, NULL) == 0 && driver.cuGraphLaunch(exec, NULL) == 0);
+    CHECK(driver.cuStreamSynchronize(NULL) == 0 && driver.cuGraphExecDestroy(exec) == 0);
+    take(4 * MIB);
 }
 
 /* As a library does that shares the context, and then the program at its end. */
@@ -382,11 +476,26 @@ static const struct {
     void (*take)(void);
     int is_apart; /* it starts for itself */
 } ways[] = {
-    {"linear", linear, 0},     {"small", small, 0},     {"pitched", pitched, 0},
-    {"managed", managed, 0},   {"pooled", pooled, 0},   {"virtual", virtual, 0},
-    {"hosted", hosted, 0},     {"refused", refused, 0}, {"reset", reset, 0},
-    {"lacking", lacking, 0},   {"late", late, 0},       {"shared", shared, 1},
-    {"released", released, 0}, {"forked", forked, 1},   {"launched", launched, 0},
+    {"linear", linear, 0},
+    {"small", small, 0},
+    {"pitched", pitched, 0},
+    {"managed", managed, 0},
+    {"pooled", pooled, 0},
+    {"virtual", virtual, 0},
+    {"hosted", hosted, 0},
+    {"refused", refused, 0},
+    {"reset", reset, 0},
+    {"lacking", lacking, 0},
+    {"late", late, 0},
+    {"shared", shared, 1},
+    {"released", released, 0},
+    {"forked", forked, 1},
+    {"launched", launched, 0},
+    {"own_pool", own_pool, 0},
+    {"graph", graph, 0},
+    {"imported", imported, 0},
+    {"own_context", own_context, 1},
+    {"registered", registered, 0},
 };
 
 int main(int argc, char **argv)

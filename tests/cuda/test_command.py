@@ -167,7 +167,7 @@ def test_a_generation_that_the_card_is_not_of_is_refused():
 
 def test_a_card_of_another_maker_is_refused_for_a_cuda_program():
     status, _, said = rehearse(["-d", "RX7900XTX", "--layer", "cuda"], "must", "1")
-    assert status == 2 and "is rehearsed on GPUs of NVIDIA, and these are driven by rocm" in said, (status, said)
+    assert status == 2 and "on NVIDIA's GPUs, and these are driven by rocm" in said, (status, said)
 
 
 def test_a_program_that_copes_with_a_refusal_fits():

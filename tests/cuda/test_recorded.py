@@ -97,6 +97,25 @@ def test_pinned_memory_is_none_of_the_devices():
     assert other["total_resident_bytes"] == 528 * MIB == one["total_allocated_bytes"], other
 
 
+def test_what_is_registered_stays_the_programs_own():
+    """8 MiB were its own before, and are given up; 16 are pinned for devices, of the host."""
+    _, recorded, _, _ = both("dlsym", "registered")
+    (host,) = (place for place in recorded["places"] if place["place"] == "host")
+    pinned = [(row["category"], part["resident_bytes"]) for row in host["rows"] for part in row["detail"] if part["name"] == "pinned for devices"]
+    assert pinned == [("runtime", 16 * MIB)], host
+    one, other = agree_at_the_peak("dlsym", "registered")
+    assert other["total_resident_bytes"] == 528 * MIB == one["total_allocated_bytes"], other
+
+
+def test_memory_goes_with_its_pool_its_context_and_its_last_handle():
+    """Beside a context of 528 MiB: a pool has 2 of 20 MiB in chunks of 32; 12 MiB go with a context of the program's own; an imported
+    handle holds the same 4 MiB, which are gone before 6 come beside 2; and a graph without nodes takes nothing."""
+    for word, peak in (("own_pool", 64), ("own_context", 12), ("imported", 2 + 6), ("graph", 4)):
+        agree_after_every_event("dlsym", word)
+        one, _ = agree_at_the_peak("dlsym", word)
+        assert one["total_allocated_bytes"] == (528 + peak) * MIB, (word, one)
+
+
 def test_a_reset_gives_back_what_there_was():
     _, _, account, recorder = both("dlsym", "reset")
     said = list(recorder.said("changes").values())

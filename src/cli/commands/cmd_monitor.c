@@ -380,12 +380,14 @@ static int read_times(const struct monitor_options *options, struct view *view)
 {
     const char *up_to = options->up_to ? options->up_to : options->interval;
     if (budget_parse_time(options->interval, &view->least_ns) < 0 || view->least_ns < 1000000) {
-        cli_complain("monitor: '%s' is no time of 1ms or more, as in --interval 100ms",
+        cli_complain("monitor: option '--interval' wants a time of 1ms or more, as 100ms, not '%s'",
                      options->interval);
         return -1;
     }
     if (budget_parse_time(up_to, &view->most_ns) < 0 || view->most_ns < view->least_ns) {
-        cli_complain("monitor: '%s' is no time of at least the interval, as in --up-to 5s", up_to);
+        cli_complain(
+            "monitor: option '--up-to' wants a time of at least the interval, as 5s, not '%s'",
+            up_to);
         return -1;
     }
     return 0;

@@ -131,10 +131,11 @@ int estimate_choose_cards(struct estimate_request *request, const char *generati
     const char *kind = request->settings.device_kind;
     int result = 0;
     if (kind && strcmp(kind, "cuda") != 0 && must)
-        return mt_fail(error, MT_EARG, MT_NO_OFFSET,
-                       "estimate: a program on CUDA is rehearsed on GPUs of NVIDIA, and these are "
-                       "driven by %s; name others with '--device'",
-                       kind);
+        return mt_fail(
+            error, MT_EARG, MT_NO_OFFSET,
+            "estimate: memtally rehearses a program on CUDA on NVIDIA's GPUs, and these are "
+            "driven by %s; name others with '--device'",
+            kind);
     for (size_t i = 0;
          kind && strcmp(kind, "rocm") == 0 && !result && i < request->settings.n_devices; i++)
         result = check_amd(request, i, generation, error);

@@ -45,9 +45,11 @@ static int read_name(char *const *argv, struct mt_strbuf *name, struct mt_error 
     const char *text = mt_strbuf_text(name);
     if (!strpbrk(text, "\n\r") && *text != '#' && !strchr(" \t\v\f", *text))
         return 0;
-    return mt_fail(error, MT_EARG, MT_NO_OFFSET,
-                   "rehearse: option '--baseline' keeps a command line as one line of its file, "
-                   "which this one is not; put it into a script, and rehearse that");
+    return mt_fail(
+        error, MT_EARG, MT_NO_OFFSET,
+        "rehearse: option '--baseline' keeps a command as one line of its file, and this "
+        "one has a line break or begins with a blank or '#'; put it into a script, and "
+        "rehearse that");
 }
 
 int rehearse_baseline_read(struct rehearse_bounds *bounds, char *const *argv,

@@ -3,9 +3,8 @@
  * image, with a shell or without.
  *
  *   memtally-inside guard FOLDER MODIFIED
- *       waits until its standard input ends, and for the program of the other way to end; then
- *       removes FOLDER, which it lies in itself, and sets the time of the
- *       folder above back
+ *       waits until its standard input and the program of the other way have ended; then removes
+ *       FOLDER, in which it lies itself, and sets back the time of the folder above
  *   memtally-inside run FOLDER WORD DEPTH STACKS SHARE PROGRAM [ARGUMENT...]
  *       runs the program under the recorder. What it has to say to memtally are lines on its
  *       standard error that begin with WORD, which nobody else knows; what memtally has to say are

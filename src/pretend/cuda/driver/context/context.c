@@ -79,6 +79,7 @@ static CUresult make(CUdevice device, unsigned flags, unsigned version,
     context->version = version;
     context->id = pretend_next_id();
     context->memory = memory;
+    __atomic_fetch_add(&pretend_cuda_account()->n_contexts, 1, __ATOMIC_RELAXED);
     *made = context;
     return CUDA_SUCCESS;
 }
@@ -155,17 +156,14 @@ static int are_flags(unsigned flags)
 
 static CUresult retain(struct pretend_device *device, CUdevice number)
 {
-    struct mt_account_cuda *cuda = pretend_cuda_account();
     CUresult result;
     if (device->primary) {
         device->primary->references++;
         return CUDA_SUCCESS;
     }
     result = make(number, device->primary_flags, 3020, &device->primary);
-    if (result == CUDA_SUCCESS) {
+    if (result == CUDA_SUCCESS)
         device->primary->is_primary = 1;
-        __atomic_fetch_add(&cuda->n_contexts, 1, __ATOMIC_RELAXED);
-    }
     return result;
 }
 
