@@ -4,7 +4,6 @@
 
 #include <dirent.h>
 #include <fnmatch.h>
-#include <memtally/predict.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +11,8 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 #include <version.h>
+
+#include <memtally/settings.h>
 
 #include "base/environment.h"
 #include "base/error.h"

@@ -7,7 +7,6 @@
 
 #include <limits.h>
 #include <memtally/model_file.h>
-#include <memtally/tally.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -82,14 +81,6 @@ int mt_drive_running_lives(const char *proc, const struct mt_drive_running *runn
 int mt_drive_running_path(const struct mt_drive_running_files *opened, const char *path,
                           char whole[PATH_MAX]);
 
-/* Words on a tally of the server (running_words.c). */
-struct mt_drive_words {
-    struct mt_tally_word items[MT_RUNNING_WORDS];
-    char names[MT_RUNNING_WORDS][96];
-    size_t n;
-    char why[192]; /* a sentence on what is not known, or "" */
-};
-
 /* A model's header, and why there is none. */
 struct mt_drive_running_header {
     struct mt_model *model; /* or NULL */
@@ -101,11 +92,5 @@ void mt_drive_running_header_open(const struct mt_model_files *files, const char
                                   struct mt_drive_running_header *header);
 
 void mt_drive_running_header_close(struct mt_drive_running_header *header);
-
-/* What the server's words, its model's header and the rules of its version make of a tally: weights
- * and cache, in bytes, or that they are unknown. */
-void mt_drive_running_words(const struct mt_drive_running *running,
-                            const struct mt_drive_running_header *header,
-                            const struct mt_tally *tally, struct mt_drive_words *words);
 
 #endif

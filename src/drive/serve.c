@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <memtally/error_code.h>
+#include <memtally/rehearsal_events.h>
 
 #include "base/ticks.h"
 #include "flags.h"

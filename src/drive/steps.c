@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include <memtally/error_code.h>
+#include <memtally/rehearsal_events.h>
 
 #include "base/ticks.h"
 #include "serve_internal.h"

@@ -12,7 +12,9 @@
 
 #include "base/crc32c.h"
 #include "base/error.h"
+#include "base/fail_errno.h"
 #include "base/invariant.h"
+#include "base/out_of_memory.h"
 #include "recording/blocks.h"
 #include "recording/unpack.h"
 
@@ -209,7 +211,7 @@ static int load(struct mt_record_file *file, struct mt_error *error)
         return 0;
     file->data = malloc((size_t)file->file_bytes + 1);
     if (!file->data)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", file->path);
+        return mt_out_of_memory_for(error, file->path);
     int failed = lseek(file->fd, 0, SEEK_SET) < 0
                      ? -errno
                      : read_all(file->fd, file->data, (size_t)file->file_bytes, &got);
@@ -332,7 +334,7 @@ int mt_record_file_open(const char *path, struct mt_record_file **file, struct m
     struct mt_record_file *made = calloc(1, sizeof *made);
     if (!made || !(made->path = strdup(path))) {
         free(made);
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", path);
+        return mt_out_of_memory_for(error, path);
     }
     made->first_bad_offset = MT_NO_OFFSET;
     made->fd = -1;

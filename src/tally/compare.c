@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/invariant.h"
+#include "base/out_of_memory.h"
 #include "tally/compare.h"
 
 const char *mt_component_name(enum mt_component component)
@@ -413,13 +414,13 @@ int mt_compare(const struct mt_compare_side *a, const struct mt_compare_side *b,
                            mt_component_name((enum mt_component)i));
     struct mt_comparing *comparing = calloc(1, sizeof *comparing);
     if (!comparing)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     comparing->a = a;
     comparing->b = b;
     comparing->settings = settings;
     if (fill(comparing)) {
         mt_comparison_destroy(&comparing->comparison);
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     }
     MT_HOLDS(mt_comparison_is_valid(&comparing->comparison));
     *comparison = &comparing->comparison;

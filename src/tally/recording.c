@@ -16,6 +16,7 @@
 
 #include "base/array.h"
 #include "base/error.h"
+#include "base/fail_errno.h"
 #include "tally/image.h"
 
 static int has_suffix(const char *name, const char *suffix)

@@ -3,6 +3,7 @@
 #include "document.h"
 
 #include <inttypes.h>
+#include <memtally/history.h>
 #include <memtally/provenance.h>
 #include <memtally/recording.h>
 #include <memtally/tally.h>

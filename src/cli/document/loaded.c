@@ -2,6 +2,7 @@
 /* From a recording to a document. */
 #include "cli/document/loaded.h"
 
+#include <memtally/history.h>
 #include <memtally/recording.h>
 #include <memtally/snapshot.h>
 #include <stddef.h>

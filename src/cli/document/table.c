@@ -2,7 +2,6 @@
 /* A document as text for people: what was run, the breakdown, the machine, what was not seen; how
  * it went over time, its runs and call stacks. */
 #include <inttypes.h>
-#include <memtally/predict.h>
 #include <memtally/recording.h>
 #include <memtally/tally.h>
 #include <memtally/units.h>

@@ -11,8 +11,8 @@
 #include "flags.h"
 #include "graphs.h"
 #include "model/families.h"
-#include "predict/sheet.h"
 #include "predict/sums.h"
+#include "predict/term.h"
 
 #define STEPS_MIB 42 /* of PyTorch's allocator */
 

@@ -13,7 +13,7 @@
 
 #include "graphs.h"
 #include "model/families.h"
-#include "predict/sheet.h"
+#include "predict/term.h"
 
 #define HUGE_DEVICE_GIB  160
 #define LARGE_DEVICE_GIB 70

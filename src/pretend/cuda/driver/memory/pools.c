@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 
+#include "linear.h"
 #include "pretend/cuda/driver/table.h"
 
 #define CHUNK_BYTES (UINT64_C(32) << 20) /* that a pool reserves at least, where there is room */
