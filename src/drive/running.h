@@ -13,7 +13,7 @@
 #define MT_RUNNING_MODEL_BYTES       512
 #define MT_RUNNING_ENVIRONMENT_BYTES 2048
 #define MT_RUNNING_VARIABLES         32
-#define MT_RUNNING_WORDS             16
+#define MT_RUNNING_WORDS             128
 
 /* Texts are "" and numbers 0 where nothing says. */
 struct mt_drive_running {
@@ -25,6 +25,7 @@ struct mt_drive_running {
     uint64_t context_tokens;                  /* of a request */
     uint64_t sequences;                       /* at a time */
     uint64_t cache_tokens;                    /* that all requests together have room for */
+    int is_logged;                            /* it was its log that told these tokens */
     uint64_t cache_bytes;                     /* of each device, by the engine's own word */
     uint64_t weight_bytes;                    /* likewise */
     uint64_t loaded_bytes;                    /* of all that is loaded, by the engine's own word */
@@ -54,6 +55,12 @@ struct mt_drive_running {
  * where it may ask. */
 void mt_drive_running_look(const char *proc, pid_t root, uint64_t timeout_ms,
                            struct mt_drive_running *running);
+
+/* Whether the server's log could tell what its endpoint did not. */
+int mt_drive_running_wants_log(const struct mt_drive_running *running);
+
+/* Takes what the text of its log tells, and nothing else of it. */
+void mt_drive_running_take_log(const char *text, size_t n, struct mt_drive_running *running);
 
 /* The table's name of the first known engine at `root` and its descendants, or "". */
 void mt_drive_running_find(const char *proc, pid_t root, char engine[32]);

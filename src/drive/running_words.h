@@ -17,9 +17,15 @@ struct mt_drive_words {
 };
 
 /* What the server's words, its model's header and the rules of its version make of a tally: weights
- * and cache, in bytes, or that they are unknown. */
+ * and cache, in bytes, or that they are unknown; what it computes with always is. */
 void mt_drive_running_words(const struct mt_drive_running *running,
                             const struct mt_drive_running_header *header,
                             const struct mt_tally *tally, struct mt_drive_words *words);
+
+/* What is unknown in a tally of processes that were all seen from outside, where no server's words
+ * are kept; nothing if the recorder was in one of them. `is_model` says that they are known to
+ * compute a model. */
+void mt_drive_unseen_words(const struct mt_tally *tally, int is_model,
+                           struct mt_drive_words *words);
 
 #endif

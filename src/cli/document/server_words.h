@@ -7,7 +7,7 @@
 #include "drive/running.h"
 #include "drive/running_words.h"
 
-#define CLI_SERVER_NOTES 3
+#define CLI_SERVER_NOTES 4
 
 /* Start with {0}; a document borrows from it. */
 struct cli_server_words {
