@@ -16,7 +16,6 @@
 
 #include <memtally/drive.h>
 #include <memtally/predict.h>
-#include <memtally/tally.h>
 
 #ifdef __cplusplus
 extern "C" {

@@ -13,13 +13,16 @@
 #include <memtally/calibrate.h>
 #include <memtally/category.h>
 #include <memtally/compare.h>
+#include <memtally/depth.h>
 #include <memtally/doctor.h>
 #include <memtally/drive.h>
 #include <memtally/error.h>
 #include <memtally/error_code.h>
 #include <memtally/gpu.h>
 #include <memtally/graphs.h>
+#include <memtally/growth.h>
 #include <memtally/guard.h>
+#include <memtally/history.h>
 #include <memtally/host.h>
 #include <memtally/job.h>
 #include <memtally/measure.h>
@@ -33,6 +36,7 @@
 #include <memtally/provenance.h>
 #include <memtally/recording.h>
 #include <memtally/rehearsal.h>
+#include <memtally/rehearsal_events.h>
 #include <memtally/residue.h>
 #include <memtally/run.h>
 #include <memtally/schedule.h>

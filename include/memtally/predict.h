@@ -179,14 +179,6 @@ int mt_estimate_changes_create(const struct mt_model *model,
 /* Frees a comparison and all that it owns. NULL is fine. */
 void mt_estimate_changes_destroy(struct mt_estimate_changes *changes);
 
-enum mt_goal {
-    MT_GOAL_CONTEXT,        /* the most tokens of context, up to what the model was trained for */
-    MT_GOAL_SEQUENCES,      /* the most sequences at a time, each of context_tokens / sequences */
-    MT_GOAL_BATCH,          /* the largest ubatch, up to the context; batched_tokens of an engine
-                               that takes a budget */
-    MT_GOAL_SMALLEST_DEVICE /* the least bytes of each device, of n_devices equal ones */
-};
-
 /* Finds the largest (or smallest) value with which the verdict is FITS, or would be if all was
  * counted, to the engine's own step:
  * contexts are multiples of its padding, devices of 1 MiB. What a value takes does not always grow
@@ -199,9 +191,6 @@ enum mt_goal {
 int mt_estimate_solve(const struct mt_model *model, const struct mt_predict_settings *settings,
                       enum mt_goal goal, uint64_t *answer, struct mt_estimate **estimate,
                       struct mt_error *error);
-
-/* The name of the engine at `index` ("llama.cpp"), NULL past the last. Borrowed, static. */
-const char *mt_engine_name_at(size_t index);
 
 #ifdef __cplusplus
 }

@@ -10,8 +10,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <memtally/category.h>
-
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -21,16 +19,6 @@ struct mt_moment; /* both of <memtally/tally.h> */
 struct mt_tally;
 
 struct mt_recording;
-
-/* How much the recorder writes down. */
-enum mt_depth {
-    MT_DEPTH_DEFAULT, /* mappings, engine buffers, blocks of 64 KiB and more; smaller ones counted
-                         in total and sampled */
-    MT_DEPTH_FULL     /* every event */
-};
-
-/* How call stacks are taken. */
-enum mt_stacks { MT_STACKS_FP, MT_STACKS_UNWIND, MT_STACKS_NONE };
 
 /* Opens the recording folder (or single recording file) `path` and reads all of it into facts; it
  * may still be written. The time of a recording starts when its watcher did, or with its first
@@ -95,39 +83,6 @@ int mt_recording_device_timelines(const struct mt_recording *recording,
 /* Frees `n` timelines. Takes NULL. */
 void mt_device_timelines_destroy(struct mt_device_timeline *timelines, size_t n);
 
-/* A piece of a device's memory in one process, from when it was taken until it was given back. */
-struct mt_device_span {
-    uint64_t address;
-    uint64_t bytes;
-    uint64_t begin_ns;         /* since the start of the recording */
-    uint64_t end_ns;           /* MT_UNKNOWN where it stayed */
-    int is_segment;            /* an allocation of the driver's; else a block within one */
-    enum mt_category category; /* of a block; MT_CATEGORY_NONE if it is not known */
-    const char *name;          /* likewise: "parameters"; "" if it is not known */
-};
-
-/* What one process had of one device. Spans are in the order of begin_ns; a segment comes before
- * its blocks. An allocation that is not PyTorch's has one block, which is all of it. */
-struct mt_device_history {
-    char place[64];
-    uint64_t pid;
-    size_t n_spans;
-    const struct mt_device_span *spans;
-};
-
-struct mt_device_histories {
-    size_t n;
-    const struct mt_device_history *items;
-};
-
-/* The histories of the recording's devices. *histories is owned by the caller; free it with
- * mt_device_histories_destroy(). Errors: MT_ENOMEM, MT_EIO. */
-int mt_recording_device_histories(const struct mt_recording *recording,
-                                  struct mt_device_histories **histories, struct mt_error *error);
-
-/* Frees histories. Takes NULL. */
-void mt_device_histories_destroy(struct mt_device_histories *histories);
-
 /* Marks that programs set (scope.h) and phases, oldest first; borrowed from the recording. */
 struct mt_recording_mark {
     uint64_t time_ns;
@@ -167,36 +122,6 @@ int mt_recording_stacks(const struct mt_recording *recording, const struct mt_mo
 
 /* Frees a list of stacks. Takes NULL. */
 void mt_stack_list_destroy(struct mt_stack_list *stacks);
-
-/* A category of a place that grew: resident bytes, or allocated ones of a place that says no
- * others. What is unattributed is MT_CATEGORY_NONE. */
-struct mt_grown_row {
-    const char *place; /* as in a tally */
-    enum mt_category category;
-    uint64_t before_bytes;
-    uint64_t after_bytes;
-};
-
-/* What grew between two moments. Rows and stacks have only what is larger at the later one, what
- * grew most first. `bytes` and `count` of a stack are what it has more. */
-struct mt_recording_growth {
-    uint64_t from_ns;
-    uint64_t until_ns;
-    size_t n_rows;
-    const struct mt_grown_row *rows;
-    const struct mt_stack_list *stacks;
-};
-
-/* Says which categories and which call stacks grew in the `span_ns` before `until_ns` after the
- * start of a recording, which may still be written. MT_UNKNOWN is its end so far, as is a moment
- * past it, and of a span its beginning. At most `limit` stacks, 0 for all. *growth is owned by the
- * caller; free it with mt_recording_growth_destroy(). Errors: MT_ENOTFOUND (nothing was seen yet),
- * MT_ENOMEM. */
-int mt_recording_grown(const struct mt_recording *recording, uint64_t span_ns, uint64_t until_ns,
-                       size_t limit, struct mt_recording_growth **growth, struct mt_error *error);
-
-/* Takes NULL. */
-void mt_recording_growth_destroy(struct mt_recording_growth *growth);
 
 /* Finds the folder that process `pid` or a descendant is recorded into now. Errors: MT_ENOTFOUND
  * (none is, or there is no such process), MT_EARG (no room for the path), MT_EPERM, MT_ENOMEM. */

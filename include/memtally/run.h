@@ -12,7 +12,7 @@
 
 #include <stdint.h>
 
-#include <memtally/recording.h>
+#include <memtally/depth.h>
 
 #ifdef __cplusplus
 extern "C" {

@@ -132,6 +132,18 @@ struct mt_predict_settings {
     size_t n_residues;
 };
 
+/* What is sought where the settings leave it open. */
+enum mt_goal {
+    MT_GOAL_CONTEXT,        /* the most tokens of context, up to what the model was trained for */
+    MT_GOAL_SEQUENCES,      /* the most sequences at a time, each of context_tokens / sequences */
+    MT_GOAL_BATCH,          /* the largest ubatch, up to the context; batched_tokens of an engine
+                               that takes a budget */
+    MT_GOAL_SMALLEST_DEVICE /* the least bytes of each device, of n_devices equal ones */
+};
+
+/* The name of the engine at `index` ("llama.cpp"), NULL past the last. Borrowed, static. */
+const char *mt_engine_name_at(size_t index);
+
 #ifdef __cplusplus
 }
 #endif

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/out_of_memory.h"
 #include "sweep.h"
 
 #define NUMBER_MOST (UINT64_C(1) << 31)
@@ -61,7 +62,7 @@ static int add(struct mt_advise_axis *axis, uint64_t number, const char *word, s
         length = (size_t)snprintf(digits, sizeof digits, "%" PRIu64, number);
     axis->words[axis->n] = strndup(word ? word : digits, length);
     if (!axis->words[axis->n])
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     axis->numbers[axis->n++] = number;
     return 0;
 }

@@ -12,7 +12,7 @@
 
 #include "advise/cuda_search.h"
 #include "base/environment.h"
-#include "base/error.h"
+#include "base/out_of_memory.h"
 #include "base/ticks.h"
 #include "device_size.h"
 #include "drive/engines.h"
@@ -67,7 +67,7 @@ static int rehearse(struct attempts *attempts, const struct mt_drive_job *job, c
         return 1;
     struct mt_drive_result *result = calloc(1, sizeof *result);
     if (!result)
-        return attempts->code = mt_fail(&attempts->error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return attempts->code = mt_out_of_memory(&attempts->error);
     attempts->n++;
     snprintf(label, sizeof label, "trying %s (%zu of at most %zu)", flags, attempts->n,
              attempts->most);
@@ -213,7 +213,7 @@ static void search_settings(struct attempts *attempts, const struct mt_drive_com
     mt_advise_shortage_of(&answer->result, &search.shortage);
     read_numbers(answer->result.rehearsal, search.now);
     if (mt_advise_cuda_search(&search, &answer->changes) == MT_ENOMEM && !attempts->code)
-        attempts->code = mt_fail(&attempts->error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        attempts->code = mt_out_of_memory(&attempts->error);
 }
 
 /* Weights of fewer bits are another model, and none is made of it here. */
@@ -285,7 +285,7 @@ void mt_advise_cuda_suggest(const struct mt_drive_job *job, struct mt_advise_ans
     if (!job->n_devices)
         return;
     mt_drive_command_copy(job->argv, &command);
-    int code = command.failed ? mt_fail(&error, MT_ENOMEM, MT_NO_OFFSET, "out of memory")
+    int code = command.failed ? mt_out_of_memory(&error)
                               : look_for_changes(&attempts, &command, answer, &error);
     if (code)
         mt_advise_answer_note(answer, "memtally did not try all changes: %s.", error.text);

@@ -4,14 +4,14 @@
 #include "device_size.h"
 
 #include <memtally/gpu.h>
-#include <memtally/predict.h>
+#include <memtally/tally.h>
 #include <memtally/units.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "advise/search.h"
-#include "base/error.h"
+#include "base/out_of_memory.h"
 #include "drive/engines.h"
 
 #define TIMES         16u
@@ -209,7 +209,7 @@ int mt_advise_look_at_whole(const struct mt_drive_job *job, struct mt_advise_who
     struct mt_drive_result *result = calloc(1, sizeof *result);
     struct mt_drive_job larger = *job;
     int is_possible = devices && gpus && result;
-    int code = is_possible ? 0 : mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    int code = is_possible ? 0 : mt_out_of_memory(error);
     *whole = (struct mt_advise_whole){.is_share = mt_advise_takes_a_share(job->argv)};
     if (is_possible && job->n_devices) {
         enlarge(job, devices, gpus);

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/out_of_memory.h"
 #include "drive/command_line.h"
 #include "drive/overhead.h"
 #include "drive/sentences.h"
@@ -71,7 +72,7 @@ static int reserve(struct act *act, struct mt_error *error)
     const struct mt_predict_settings *s = &act->settings;
     act->reserved_bytes = calloc(s->n_devices + 1, sizeof *act->reserved_bytes);
     if (!act->reserved_bytes)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     for (size_t i = 0; i < s->n_devices; i++) {
         uint64_t held_back = 0;
         int result = mt_drive_overhead(s, i, &held_back, error);
@@ -115,7 +116,7 @@ static int make_command(struct act *act, struct mt_error *error)
     const struct mt_drive_line line = line_of(act);
     act->flags = mt_drive_asked_flags(&line);
     return act->flags ? mt_drive_command_line(&line, &act->command, error)
-                      : mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+                      : mt_out_of_memory(error);
 }
 
 /* No device may be larger than DEVICE_MOST_BYTES. */
@@ -340,7 +341,7 @@ static int decide_flags(struct act *act, const struct mt_drive_log *log, struct 
     char *flags = mt_drive_asked_flags(&line);
     mt_estimate_destroy(rules);
     if (!flags)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     free(act->flags);
     act->flags = flags;
     return 0;
@@ -466,7 +467,7 @@ int mt_advise_model(const struct mt_drive_stage *stage, const struct mt_predict_
 {
     struct act *act = calloc(1, sizeof *act);
     if (!act)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     act->stage = stage;
     act->report = report;
     act->settings = *settings;
@@ -500,7 +501,7 @@ int mt_advise_staged_model(const struct mt_drive_stage_options *options,
         return result;
     struct mt_drive_stage *stage = malloc(sizeof *stage);
     if (!stage)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     result = mt_drive_stage_init(stage, options, error);
     if (!result) {
         result = mt_advise_model(stage, settings, 0, report, estimate, error);

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <memtally/model_file.h>
+#include <memtally/rehearsal_events.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/out_of_memory.h"
 #include "base/ticks.h"
 #include "drive/flags.h"
 #include "drive/stage.h"
@@ -138,7 +140,7 @@ static int rehearse(struct attempts *attempts, char *const *argv, struct mt_advi
                        options.directory);
     char **words = mt_drive_argv(argv, folder);
     if (!words)
-        return mt_fail(attempts->error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(attempts->error);
     options.directory = folder;
     options.argv = words;
     options.stdout_fd = -1;
@@ -230,7 +232,7 @@ static int search_flags(const struct mt_advise_suggest_settings *settings,
     int code = mt_advise_search(&search, changes);
     count_held(settings, changes);
     if (code == MT_ENOMEM)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     return attempts.code;
 }
 
@@ -241,7 +243,7 @@ int mt_advise_suggest(const struct mt_advise_suggest_settings *settings,
     int code;
     mt_drive_command_copy(settings->options->argv, &command);
     if (command.failed)
-        code = mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        code = mt_out_of_memory(error);
     else if (!mt_drive_command_is(&command, "devices", "ggml"))
         code = mt_fail(
             error, MT_EUNSUPPORTED, MT_NO_OFFSET,

@@ -3,6 +3,7 @@
  * and what follows from rules where that says nothing. */
 #include <inttypes.h>
 #include <memtally/advise.h>
+#include <memtally/error_code.h>
 #include <memtally/predict.h>
 #include <memtally/tally.h>
 #include <memtally/units.h>
@@ -10,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
+#include "base/out_of_memory.h"
 #include "drive/engines.h"
 #include "drive/open_stage.h"
 #include "model.h"
@@ -225,7 +226,7 @@ static int rehearse(const struct mt_stage *stage, const struct mt_predict_settin
     int result = mt_drive_check_devices(settings->n_devices, error);
     struct mt_advise_model_report *report = calloc(1, sizeof *report);
     if (!report)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     report->with_changes = 1;
     if (result == 0)
         result = mt_advise_model(&stage->drive, settings, 0, report, &made->estimate, error);
@@ -243,7 +244,7 @@ int mt_suggest(const struct mt_model *model, struct mt_stage *stage,
     struct mt_predict_settings asked = *settings;
     struct mt_suggestions *made = calloc(1, sizeof *made);
     if (!made)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     if (stage) {
         asked.engine = stage->drive.engine_name;
         asked.program = stage->drive.program;
@@ -251,7 +252,7 @@ int mt_suggest(const struct mt_model *model, struct mt_stage *stage,
     int result = stage ? rehearse(stage, &asked, made, error)
                        : mt_estimate_create(model, &asked, &made->estimate, error);
     if (result == 0 && add_rules(model, &asked, made) < 0)
-        result = mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        result = mt_out_of_memory(error);
     if (result < 0) {
         mt_suggestions_destroy(made);
         return result;

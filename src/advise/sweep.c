@@ -9,7 +9,10 @@
 #include <string.h>
 #include <time.h>
 
+#include <memtally/predict.h>
+
 #include "base/error.h"
+#include "base/out_of_memory.h"
 #include "base/ticks.h"
 #include "model.h"
 
@@ -164,7 +167,7 @@ int mt_advise_sweep_run(struct mt_advise_sweep *sweep, struct mt_error *error)
     sweep->n_points = mt_advise_axes_points(&sweep->axes);
     sweep->points = calloc(sweep->n_points + 1, sizeof *sweep->points);
     if (!sweep->points)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     for (size_t i = 0; i < n_threads && i < sweep->n_points; i++) {
         workers[i] = (struct worker){.work = &work, .number = i};
         workers[i].started = pthread_create(&workers[i].thread, NULL, work_off, &workers[i]) == 0;

@@ -3,8 +3,9 @@
 #ifndef ADVISE_SWEEP_H
 #define ADVISE_SWEEP_H
 
-#include <memtally/predict.h>
 #include <signal.h>
+
+#include <memtally/verdict.h>
 
 #include "drive/listener.h"
 #include "drive/stage.h"

@@ -8,6 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/fail_errno.h"
+#include "base/out_of_memory.h"
+
 const char *mt_error_name(int code)
 {
     switch (code) {
@@ -95,4 +98,14 @@ int mt_fail_errno(struct mt_error *error, int errno_value, const char *format, .
                      strerror(errno_value));
     }
     return code;
+}
+
+int mt_out_of_memory(struct mt_error *error)
+{
+    return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+}
+
+int mt_out_of_memory_for(struct mt_error *error, const char *name)
+{
+    return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", name);
 }

@@ -12,11 +12,4 @@ struct mt_error; /* <memtally/error.h> */
 int mt_fail(struct mt_error *error, int code, uint64_t offset, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* The MT_E code that an errno value stands for. */
-int mt_code_of_errno(int errno_value);
-
-/* Like mt_fail() with the code and the words of `errno_value` appended after ": ". */
-int mt_fail_errno(struct mt_error *error, int errno_value, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
 #endif

@@ -4,6 +4,7 @@
 #include "budget/file.h"
 
 #include "base/error.h"
+#include "base/fail_errno.h"
 
 #include <stdlib.h>
 #include <string.h>

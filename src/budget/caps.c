@@ -13,7 +13,7 @@
 
 #include <memtally/units.h>
 
-#include "base/error.h"
+#include "base/fail_errno.h"
 
 static struct mt_device_caps *map_new(struct mt_job *job, const char *folder)
 {

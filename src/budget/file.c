@@ -5,6 +5,7 @@
 
 #include "base/crc32c.h"
 #include "base/error.h"
+#include "base/fail_errno.h"
 
 #include <errno.h>
 #include <stdlib.h>

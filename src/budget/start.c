@@ -5,6 +5,7 @@
 #include "base/become.h"
 #include "base/environment.h"
 #include "base/error.h"
+#include "base/fail_errno.h"
 #include "base/preload.h"
 #include "base/strbuf.h"
 

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <memtally/error.h>
-#include <memtally/tally.h>
 #include <memtally/units.h>
 #include <poll.h>
 #include <signal.h>
@@ -16,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/fail_errno.h"
 #include "cli/card_store.h"
 #include "cli/command.h"
 #include "cli/console.h"

@@ -4,13 +4,12 @@
 
 #include <jansson.h>
 #include <memtally/gpu.h>
-#include <memtally/rehearsal.h>
-#include <memtally/tally.h>
 #include <memtally/units.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "base/out_of_memory.h"
 #include "cli/state_file.h"
 
 #define SCHEMA    "memtally-cards/1"
@@ -156,7 +155,7 @@ int cli_cards_keep(const struct cli_cards *cards, struct mt_error *error)
             json_array_append_new(list, make_entry(&old.card[i]));
     json_t *root = json_pack("{s:s,s:o}", "schema", SCHEMA, "cards", list);
     if (result == 0 && !root)
-        result = mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        result = mt_out_of_memory(error);
     if (result == 0)
         result = cli_state_save(mt_strbuf_text(&path), root, error);
     json_decref(root);

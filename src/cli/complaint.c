@@ -167,13 +167,11 @@ static void forget(void)
     memset(&complaint, 0, sizeof complaint);
 }
 
-void cli_conclude(const char *command, int wants_json, int exit_code)
+int cli_conclude(const char *command, int wants_json, int exit_code, struct mt_strbuf *out)
 {
-    struct mt_strbuf out = {0};
-    if (complaint.is_made && wants_json && exit_code != CLI_EXIT_OK && !cli_has_printed()) {
-        write_json(command, exit_code, &out);
-        cli_print(&out);
-        mt_strbuf_finish(&out);
-    }
+    int is_written = complaint.is_made && wants_json && exit_code != CLI_EXIT_OK;
+    if (is_written)
+        write_json(command, exit_code, out);
     forget();
+    return is_written;
 }

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/error.h"
+#include "base/fail_errno.h"
 #include "cli/command.h"
 
 static int terminal_columns(int fd)

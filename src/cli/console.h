@@ -51,9 +51,9 @@ int cli_fail(const struct mt_error *error);
 /* The exit code for an MT_E code: bad input is 2, what this machine refuses is 3, the rest is 1. */
 int cli_exit_of(int error_code);
 
-/* Ends a command. Where it complained, was to write JSON and has printed nothing, the complaint is
- * printed to stdout as a document of kind "error". Forgets what was complained of. */
-void cli_conclude(const char *command, int wants_json, int exit_code);
+/* Ends a command. Where it complained, failed and is still to write JSON, puts the complaint into
+ * `out` as a document of kind "error" and returns 1. Forgets what was complained of. */
+int cli_conclude(const char *command, int wants_json, int exit_code, struct mt_strbuf *out);
 
 /* Writes `text` to stdout, all of it. Returns CLI_EXIT_OK, or complains (a full disk) and returns
  * CLI_EXIT_NO, or CLI_EXIT_READER_GONE without a word. */

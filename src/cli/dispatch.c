@@ -61,6 +61,7 @@ int cli_dispatch(const struct cmd_entry *entry, int argc, char **argv)
         return CLI_EXIT_CANNOT;
     }
     struct cli_call call;
+    struct mt_strbuf out = {0};
     struct mt_error error;
     int code;
     int parsed = cli_parse(entry, argc, argv, options, &call, &error);
@@ -70,7 +71,10 @@ int cli_dispatch(const struct cmd_entry *entry, int argc, char **argv)
         code = cli_fail(&error);
     else
         code = entry->run(&call);
-    cli_conclude(entry->name, wants_json(entry, options, argv, parsed >= 0), code);
+    int is_due = !cli_has_printed() && wants_json(entry, options, argv, parsed >= 0);
+    if (cli_conclude(entry->name, is_due, code, &out))
+        cli_print(&out);
+    mt_strbuf_finish(&out);
     free(options);
     return code;
 }

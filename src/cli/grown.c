@@ -2,6 +2,7 @@
 /* Asking a recording what grew. */
 #include "cli/grown.h"
 
+#include <memtally/growth.h>
 #include <memtally/recording.h>
 #include <memtally/units.h>
 #include <signal.h>

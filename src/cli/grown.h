@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-struct mt_recording_growth; /* <memtally/recording.h> */
+struct mt_recording_growth; /* <memtally/growth.h> */
 
 #define CLI_GROWN_FAST_NS 300000000000u /* in which a fast leak shows, and a slow one */
 #define CLI_GROWN_SLOW_NS 480000000000u

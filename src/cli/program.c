@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/fail_errno.h"
 #include "cli/command.h"
 #include "cli/console.h"
 

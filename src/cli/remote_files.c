@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 
+#include "base/out_of_memory.h"
 #include "net/http_range.h"
 
 #include <stdio.h>
@@ -134,7 +135,7 @@ static int open_remote(void *argument, const char *path, struct mt_model_source 
     struct mt_http_file_options options = {.token = token_for(remote, path)};
     struct remote_source *source = calloc(1, sizeof *source);
     if (!source)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", path);
+        return mt_out_of_memory_for(error, path);
     remote->requests++;
     int code = mt_http_file_open(path, &options, &source->file, error);
     if (code) {

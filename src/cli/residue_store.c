@@ -20,6 +20,8 @@
 #include <memtally/predict.h>
 
 #include "base/error.h"
+#include "base/fail_errno.h"
+#include "base/out_of_memory.h"
 #include "cli/json_offset.h"
 #include "cli/state_file.h"
 
@@ -157,7 +159,7 @@ static int read_root(const char *path, json_t **root, struct mt_error *error)
     if (result == 0 && text.length == 0 && access(path, F_OK) != 0) {
         read = new_root();
         if (!read)
-            result = mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+            result = mt_out_of_memory(error);
     } else if (result == 0) {
         read = json_loadb(mt_strbuf_text(&text), text.length, JSON_REJECT_DUPLICATES, &wrong);
         result = read
@@ -266,7 +268,7 @@ static int collect(const json_t *root, const struct cli_residue_key *key,
     size_t i;
     const json_t *entry;
     if (!found)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     json_array_foreach(entries, i, entry) if (is_of(entry, key))
         get_residue(entry, &found[n_found++]);
     if (n_found == 0) {
@@ -346,8 +348,7 @@ int cli_residues_load(const char *engine, const char *version, const char *devic
         *n = 0;
         return 0;
     }
-    result = mt_strbuf_failed(&path) ? mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory")
-                                     : read_root(path.data, &root, error);
+    result = mt_strbuf_failed(&path) ? mt_out_of_memory(error) : read_root(path.data, &root, error);
     if (result == 0)
         result = collect(root, &key, residues, n, error);
     json_decref(root);
@@ -364,7 +365,7 @@ static int learn(struct store *store, const struct cli_residue_key *key,
     for (size_t i = 0; i < n && kept && *noted; i++)
         kept = learn_one(store->entries, key, &residues[i]);
     if (!kept)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     return *noted ? save(store, error) : 0;
 }
 

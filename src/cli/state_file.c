@@ -12,6 +12,8 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/fail_errno.h"
+#include "base/out_of_memory.h"
 
 #define LARGEST_BYTES (16 << 20)
 
@@ -28,7 +30,7 @@ int cli_state_folder(struct mt_strbuf *path, struct mt_error *error)
         return mt_fail(error, MT_ENOTFOUND, MT_NO_OFFSET,
                        "neither XDG_STATE_HOME nor HOME is set, so memtally has no place to keep "
                        "what it learns");
-    return mt_strbuf_failed(path) ? mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory") : 0;
+    return mt_strbuf_failed(path) ? mt_out_of_memory(error) : 0;
 }
 
 int cli_state_make_folders(char *path, struct mt_error *error)
@@ -63,7 +65,7 @@ int cli_state_read(const char *path, struct mt_strbuf *text, struct mt_error *er
     mt_strbuf_append(text, "", 0);
     if (failed)
         return mt_fail_errno(error, failed, "%s", path);
-    return mt_strbuf_failed(text) ? mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory") : 0;
+    return mt_strbuf_failed(text) ? mt_out_of_memory(error) : 0;
 }
 
 static int write_whole(int fd, const char *text, size_t length)

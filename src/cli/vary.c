@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/out_of_memory.h"
 #include "cli/console.h"
 #include "cli/dispatch.h"
 #include "cli/program.h"
@@ -209,7 +210,7 @@ static int run_one(const struct cli_vary *vary, const struct cli_vary_how *how, 
     snprintf(seconds, sizeof seconds, "%" PRIu64, how->timeout_s);
     add_own(vary, how, which, seconds, &to);
     int result = to.failed
-                     ? mt_fail(&error, MT_ENOMEM, MT_NO_OFFSET, "out of memory")
+                     ? mt_out_of_memory(&error)
                      : cli_vary_words(vary, which, command, words + to.n, WORDS_MAX - to.n, &error);
     size_t n = to.n;
     while (!result && words[n])

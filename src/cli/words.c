@@ -5,8 +5,7 @@
 
 #include <memtally/gpu.h>
 #include <memtally/model_file.h>
-#include <memtally/predict.h>
-#include <memtally/rehearsal.h>
+#include <memtally/settings.h>
 #include <memtally/tally.h>
 #include <string.h>
 

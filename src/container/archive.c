@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/fail_errno.h"
 #include "container/internal.h"
 
 #define BLOCK    512u

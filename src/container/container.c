@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/out_of_memory.h"
 #include "base/strbuf.h"
 #include "container/internal.h"
 
@@ -137,7 +138,7 @@ int mt_container_open(const struct mt_container_places *places, const char *name
                        name);
     struct mt_container *made = calloc(1, sizeof *made);
     if (!made)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     int code = find(places, name, made, error);
     if (code != MT_OK) {
         mt_container_close(made);

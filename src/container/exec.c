@@ -13,6 +13,8 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/fail_errno.h"
+#include "base/out_of_memory.h"
 #include "base/ticks.h"
 #include "container/internal.h"
 
@@ -187,7 +189,7 @@ int mt_container_exec_start(const struct mt_container *container, const char *co
 {
     struct mt_container_exec *made = calloc(1, sizeof *made);
     if (!made)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     made->container = container;
     made->fd = -1;
     int code = create(made, argv, user, error);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/out_of_memory.h"
 #include "container/internal.h"
 
 #define LIST_MAX 1024
@@ -129,5 +130,5 @@ int mt_container_read(struct mt_container *container, const json_t *said, struct
     result = take_variables(container, at(said, "Config", "Env"));
     if (result == MT_OK)
         result = take_mounts(container, json_object_get(said, "Mounts"));
-    return result == MT_OK ? MT_OK : mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    return result == MT_OK ? MT_OK : mt_out_of_memory(error);
 }

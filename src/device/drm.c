@@ -5,7 +5,7 @@
 
 #include <memtally/units.h>
 
-#include "base/error.h"
+#include "base/fail_errno.h"
 #include "device/span.h"
 
 #include <stdio.h>

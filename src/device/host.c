@@ -7,6 +7,7 @@
 #include <memtally/units.h>
 
 #include "base/error.h"
+#include "base/fail_errno.h"
 #include "device/cgroup.h"
 #include "device/span.h"
 

@@ -8,6 +8,7 @@
 #include "base/array.h"
 #include "base/bisect.h"
 #include "base/error.h"
+#include "base/fail_errno.h"
 #include "base/secrets.h"
 #include "device/span.h"
 

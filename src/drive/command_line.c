@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <memtally/predict.h>
+#include <memtally/settings.h>
 
-#include "base/error.h"
+#include "base/out_of_memory.h"
 #include "base/strbuf.h"
 #include "dialect.h"
 #include "engine/engine.h"
@@ -286,5 +286,5 @@ int mt_drive_command_line(const struct mt_drive_line *line, struct mt_profile_co
     if (line->places_itself && s->program == MT_PROGRAM_SERVER && s->context_tokens &&
         (s->has_gpu_layers || !s->n_devices))
         mt_profile_command_put(command, NULL, "rehearse.placed", none);
-    return command->failed ? mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory") : 0;
+    return command->failed ? mt_out_of_memory(error) : 0;
 }

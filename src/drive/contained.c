@@ -22,6 +22,8 @@
 #include <memtally/run.h>
 
 #include "base/error.h"
+#include "base/fail_errno.h"
+#include "base/out_of_memory.h"
 #include "base/strbuf.h"
 #include "base/ticks.h"
 #include "container/archive.h"
@@ -345,7 +347,7 @@ static int copy_in(const struct mt_contained *contained, const struct mt_contain
         code = mt_archive_add_file(&archive, name, 0755, files->inside, error);
     mt_archive_end(&archive);
     if (code == MT_OK && mt_strbuf_failed(&archive))
-        code = mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        code = mt_out_of_memory(error);
     if (code == MT_OK)
         code = mt_container_copy_in(contained->container, &archive, error);
     mt_strbuf_finish(&archive);
@@ -412,7 +414,7 @@ int mt_contained_open(const struct mt_container *container, const struct mt_cont
     struct mt_contained *made = calloc(1, sizeof *made);
     if (!made || !choose_word(made)) {
         free(made);
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     }
     made->container = container;
     made->outputs[0] = made->outputs[1] = -1;

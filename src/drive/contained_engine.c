@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/out_of_memory.h"
 #include "base/strbuf.h"
 #include "drive/dialect.h"
 #include "drive/engines.h"
@@ -213,6 +214,6 @@ int mt_contained_engine_find(const char *proc, const struct mt_container *contai
     if (code == MT_EUNSUPPORTED)
         fail_to_find(container, other, error);
     else if (code == MT_ENOMEM)
-        mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        mt_out_of_memory(error);
     return code;
 }

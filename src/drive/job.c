@@ -11,6 +11,8 @@
 
 #include "base/environment.h"
 #include "base/error.h"
+#include "base/fail_errno.h"
+#include "base/out_of_memory.h"
 #include "job.h"
 #include "last_words.h"
 #include "pretend_path.h"
@@ -210,7 +212,7 @@ static int run(const struct mt_drive_job *job, int tells_interruption,
         return code;
     char **argv = mt_drive_argv(job->argv, result->folder);
     if (!argv)
-        code = mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        code = mt_out_of_memory(error);
     if (code == 0)
         code = start(job, argv, result, NULL, error);
     if (code == 0)

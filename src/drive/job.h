@@ -8,6 +8,7 @@
 
 #include <limits.h>
 #include <memtally/rehearsal.h>
+#include <memtally/rehearsal_events.h>
 #include <signal.h>
 
 #include "layer.h"

@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/fail_errno.h"
+#include "base/out_of_memory.h"
 #include "base/ticks.h"
 #include "engines.h"
 #include "net/http_client.h"
@@ -261,7 +263,7 @@ static int do_run(struct mt_profile_job *job, uint64_t run, const char *question
     struct request *requests = calloc(n, sizeof *requests);
     struct mt_profile_completion slowest;
     if (!requests)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     for (size_t i = 0; i < n; i++)
         requests[i] = (struct request){.job = job, .question = question};
     mt_profile_journal_say(&job->journal, run ? "prefill and decode" : "warm-up", run);
@@ -285,7 +287,7 @@ static int do_runs(struct mt_profile_job *job, json_t *prompt, struct mt_error *
         mt_profile_context_tokens(job->settings, json_array_size(prompt), &context_tokens, error);
     char *question = code == MT_OK ? body_with("run", prompt, job->settings->max_tokens) : NULL;
     if (code == MT_OK && !question)
-        code = mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        code = mt_out_of_memory(error);
     for (uint64_t run = 0; code == MT_OK && run <= job->settings->repeats; run++)
         code = do_run(job, run, question, error);
     free(question);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/fail_errno.h"
 
 static int check_magic(int fd, const char *path, struct mt_error *error)
 {

@@ -6,7 +6,7 @@
 
 #include <memtally/drive.h>
 
-#include "base/error.h"
+#include "base/out_of_memory.h"
 
 int mt_stage_open(const struct mt_model *model, const struct mt_stage_options *options,
                   struct mt_stage **stage, struct mt_error *error)
@@ -14,7 +14,7 @@ int mt_stage_open(const struct mt_model *model, const struct mt_stage_options *o
     static char *const nothing[] = {NULL};
     struct mt_stage *made = calloc(1, sizeof *made);
     if (!made)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     const struct mt_drive_stage_options wanted = {
         .program = options->program,
         .engine_name = options->engine,

@@ -2,6 +2,8 @@
 /* How a rehearsal went, from its end and its events. */
 #include "outcome.h"
 
+#include <memtally/rehearsal_events.h>
+
 static int was_refused(struct mt_rehearsal *rehearsal)
 {
     const struct mt_rehearsal_event *event;

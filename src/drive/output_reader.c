@@ -9,7 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/error.h"
+#include <memtally/error_code.h>
+
+#include "base/fail_errno.h"
 #include "base/ticks.h"
 
 static void close_end(int *fd)

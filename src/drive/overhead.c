@@ -4,10 +4,9 @@
 #include "overhead.h"
 
 #include <memtally/residue.h>
+#include <memtally/settings.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <memtally/predict.h>
 
 static int is_added(const struct mt_residue *residue)
 {

@@ -4,13 +4,14 @@
 #include "python.h"
 
 #include <jansson.h>
-#include <memtally/predict.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include <memtally/settings.h>
 
 #include "base/environment.h"
 #include "base/error.h"

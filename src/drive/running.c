@@ -4,11 +4,12 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <memtally/predict.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include <memtally/settings.h>
 
 #include "base/secrets.h"
 #include "base/ticks.h"

@@ -7,7 +7,6 @@
 
 #include <limits.h>
 #include <memtally/model_file.h>
-#include <memtally/tally.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -91,14 +90,6 @@ int mt_drive_running_lives(const char *proc, const struct mt_drive_running *runn
 int mt_drive_running_path(const struct mt_drive_running_files *opened, const char *path,
                           char whole[PATH_MAX]);
 
-/* Words on a tally of the server (running_words.c). */
-struct mt_drive_words {
-    struct mt_tally_word items[MT_RUNNING_WORDS];
-    char names[MT_RUNNING_WORDS][96];
-    size_t n;
-    char why[192]; /* a sentence on what is not known, or "" */
-};
-
 /* A model's header, and why there is none. */
 struct mt_drive_running_header {
     struct mt_model *model; /* or NULL */
@@ -110,17 +101,5 @@ void mt_drive_running_header_open(const struct mt_model_files *files, const char
                                   struct mt_drive_running_header *header);
 
 void mt_drive_running_header_close(struct mt_drive_running_header *header);
-
-/* What the server's words, its model's header and the rules of its version make of a tally: weights
- * and cache, in bytes, or that they are unknown; what it computes with always is. */
-void mt_drive_running_words(const struct mt_drive_running *running,
-                            const struct mt_drive_running_header *header,
-                            const struct mt_tally *tally, struct mt_drive_words *words);
-
-/* What is unknown in a tally of processes that were all seen from outside, where no server's words
- * are kept; nothing if the recorder was in one of them. `is_model` says that they are known to
- * compute a model. */
-void mt_drive_unseen_words(const struct mt_tally *tally, int is_model,
-                           struct mt_drive_words *words);
 
 #endif

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "drive/running.h"
+#include "drive/running_words.h"
 #include "engine/engine.h"
 
 #define DEVICES_MAX   16u

@@ -3,9 +3,10 @@
  * nobody asks: a program may have several, and none writes what another one does. */
 #include "sentences.h"
 
-#include <memtally/predict.h>
 #include <stdio.h>
 #include <string.h>
+
+#include <memtally/settings.h>
 
 #include "engine/engine.h"
 

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <memtally/error_code.h>
+#include <memtally/rehearsal_events.h>
 
 #include "base/ticks.h"
 #include "flags.h"
@@ -61,32 +62,6 @@ void mt_drive_argv_free(char **argv)
     free(argv);
 }
 
-static int is_interrupted(const struct mt_drive_state *drive)
-{
-    return drive->settings->interrupted && *drive->settings->interrupted;
-}
-
-int mt_drive_look(struct mt_drive_state *drive, uint64_t timeout_ns)
-{
-    struct mt_drive_report *report = drive->report;
-    if (drive->code == MT_OK)
-        drive->code =
-            mt_rehearsal_wait(drive->rehearsal, timeout_ns, &report->status, drive->error);
-    if (drive->settings->echo)
-        mt_drive_echo_show(drive->settings->echo, drive->settings->listener);
-    if (drive->code != MT_OK)
-        return 0;
-    if (!report->status.running) {
-        report->end = MT_DRIVE_ENDED;
-        return 0;
-    }
-    if (is_interrupted(drive)) {
-        report->end = MT_DRIVE_INTERRUPTED;
-        return 0;
-    }
-    return 1;
-}
-
 /* Whether it is time to look for ports: the program was seen to listen, or it is a while since the
  * last look, for a process that nothing is preloaded into. */
 static int may_listen(struct mt_drive_state *drive)
@@ -118,14 +93,6 @@ static int may_ask(struct mt_drive_state *drive)
         return 0;
     drive->next_ask_ns = now_ns + mt_drive_ask_pause_ns(now_ns - drive->start_ns);
     return 1;
-}
-
-const char *mt_drive_path(const struct mt_drive_state *drive, const char *name,
-                          char path[MT_DRIVE_ENGINE_TEXT])
-{
-    char key[48];
-    snprintf(key, sizeof key, "endpoint.%s", name);
-    return mt_drive_engine_text(drive->engine, key, path);
 }
 
 static int is_answering(struct mt_drive_state *drive, int port)

@@ -6,12 +6,14 @@
 #include <dirent.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <memtally/error_code.h>
 #include <memtally/units.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/error.h"
+#include "base/fail_errno.h"
+#include "base/out_of_memory.h"
 #include "base/ticks.h"
 
 #define SECOND_NS ((uint64_t)1000 * 1000 * 1000)
@@ -279,7 +281,7 @@ static int start_run(struct watch *watch, const struct mt_profile_session_option
     struct mt_profile_command command = {0};
     int code = watch->job->engine->driver->command(watch->job, &command, error);
     if (code == MT_OK && command.failed)
-        code = mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        code = mt_out_of_memory(error);
     struct mt_run_options run_options = {.directory = options->directory,
                                          .recorder_path = options->recorder_path,
                                          .python_site = options->python_site,

@@ -14,6 +14,8 @@
 
 #include "base/environment.h"
 #include "base/error.h"
+#include "base/fail_errno.h"
+#include "base/out_of_memory.h"
 #include "engine_version.h"
 #include "engines.h"
 #include "find.h"
@@ -115,7 +117,7 @@ int mt_drive_find_program(enum mt_program program, const char *given, char *cons
 {
     struct mt_profile_engine *engine = malloc(sizeof *engine);
     int result = engine ? find_with(program, given, environment, engine, path, error)
-                        : mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+                        : mt_out_of_memory(error);
     free(engine);
     return result;
 }

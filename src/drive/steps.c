@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include <memtally/error_code.h>
+#include <memtally/rehearsal_events.h>
 
 #include "base/ticks.h"
 #include "serve_internal.h"
@@ -34,6 +35,40 @@ struct sending {
     pthread_t thread;
     int started;
 };
+
+static int is_interrupted(const struct mt_drive_state *drive)
+{
+    return drive->settings->interrupted && *drive->settings->interrupted;
+}
+
+int mt_drive_look(struct mt_drive_state *drive, uint64_t timeout_ns)
+{
+    struct mt_drive_report *report = drive->report;
+    if (drive->code == MT_OK)
+        drive->code =
+            mt_rehearsal_wait(drive->rehearsal, timeout_ns, &report->status, drive->error);
+    if (drive->settings->echo)
+        mt_drive_echo_show(drive->settings->echo, drive->settings->listener);
+    if (drive->code != MT_OK)
+        return 0;
+    if (!report->status.running) {
+        report->end = MT_DRIVE_ENDED;
+        return 0;
+    }
+    if (is_interrupted(drive)) {
+        report->end = MT_DRIVE_INTERRUPTED;
+        return 0;
+    }
+    return 1;
+}
+
+const char *mt_drive_path(const struct mt_drive_state *drive, const char *name,
+                          char path[MT_DRIVE_ENGINE_TEXT])
+{
+    char key[48];
+    snprintf(key, sizeof key, "endpoint.%s", name);
+    return mt_drive_engine_text(drive->engine, key, path);
+}
 
 static uint64_t left_ns(const struct mt_drive_state *drive)
 {

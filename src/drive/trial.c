@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <memtally/gpu.h>
+#include <memtally/rehearsal_events.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,8 @@
 #include <memtally/tally.h>
 
 #include "base/error.h"
+#include "base/fail_errno.h"
+#include "base/out_of_memory.h"
 #include "base/ticks.h"
 #include "settled.h"
 
@@ -63,7 +66,7 @@ static int start(const struct mt_drive_start *run, int log_fd, struct mt_rehears
     if (!devices || !gpus) {
         free(devices);
         free(gpus);
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     }
     fill_devices(run, gpus, devices);
     const struct mt_rehearsal_options options = {

@@ -3,6 +3,7 @@
 #ifndef DRIVE_ONCE_H
 #define DRIVE_ONCE_H
 
+#include <memtally/category.h>
 #include <memtally/rehearsal.h>
 #include <signal.h>
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <memtally/predict.h>
+#include <memtally/settings.h>
 #include <memtally/units.h>
 
 #include "base/error.h"

@@ -10,8 +10,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include <memtally/rehearsal.h>
-
 #include "base/error.h"
 #include "base/strbuf.h"
 

@@ -2,7 +2,6 @@
 /* What a card's driver takes, step by step: before and after each the whole card's use is read. The
  * few functions of CUDA, cuBLAS and NVML that this needs are declared here; no vendor header. */
 #include <memtally/calibrate.h>
-#include <memtally/tally.h>
 #include <memtally/units.h>
 
 #include <dlfcn.h>

@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/invariant.h"
+#include "base/out_of_memory.h"
 #include "measure/device.h"
 #include "measure/sampler.h"
 
@@ -360,7 +361,7 @@ int mt_measure_begin_in(const struct mt_measure_os *os, struct mt_measure_regist
         return mt_fail(error, MT_EARG, MT_NO_OFFSET, "a place for the measurement is needed");
     struct mt_measure *begun = malloc(sizeof *begun);
     if (!begun)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     begun->call = call_of(os, registry, options);
     int result = check_and_begin(&begun->call, error);
     if (result != MT_OK) {

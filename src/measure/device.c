@@ -8,9 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <memtally/error_code.h>
 #include <memtally/units.h>
 
-#include "base/error.h"
+#include "base/out_of_memory.h"
 
 static int open_nvml_device(struct mt_measure_device *device,
                             const struct mt_measure_options *options, struct mt_error *error)
@@ -45,7 +46,7 @@ int mt_measure_device_open(struct mt_measure_device *device, const struct mt_mea
     opened.processes = malloc(MT_NVML_PROCESSES_MAX * sizeof *opened.processes);
     if (!opened.processes) {
         mt_nvml_device_close(&opened.nvml);
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     }
     if (opened.uuid[0])
         opened.watch = os->watch_device(os->context, opened.uuid);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/fail_errno.h"
 
 static const char STATUS[] = "/proc/self/status";
 static const char STATM[] = "/proc/self/statm";

@@ -8,6 +8,7 @@
 #include <memtally/units.h>
 
 #include "base/error.h"
+#include "base/fail_errno.h"
 #include "measure/resident.h"
 
 static void keep_largest(uint64_t *largest, uint64_t value)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/fail_errno.h"
 #include "device/nvml.h"
 #include "measure/registry.h"
 #include "measure/resident.h"

@@ -5,6 +5,8 @@
 #include "model/files.h"
 
 #include "base/error.h"
+#include "base/fail_errno.h"
+#include "base/out_of_memory.h"
 
 #include <memtally/model_file.h>
 
@@ -89,7 +91,7 @@ static int fill_source(int fd, const char *path, struct mt_model_source *source,
     size_t length = strlen(path);
     struct local *local = malloc(sizeof *local + length + 1);
     if (!local)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", path);
+        return mt_out_of_memory_for(error, path);
     local->fd = fd;
     memcpy(local->path, path, length + 1);
     *source = (struct mt_model_source){.argument = local,

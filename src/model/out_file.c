@@ -3,6 +3,7 @@
 #include "model/out_file.h"
 
 #include "base/error.h"
+#include "base/fail_errno.h"
 #include "base/strbuf.h"
 
 #include <errno.h>

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/out_of_memory.h"
 #include "base/strbuf.h"
 #include "net/curl_late.h"
 
@@ -163,7 +164,7 @@ int mt_http_fetch(const struct mt_http_request *request, struct mt_http_response
     if (curl && headers)
         code = exchange(curl, request, headers, response, error);
     else
-        mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", request->url);
+        mt_out_of_memory_for(error, request->url);
     mt_curl()->slist_free_all(headers);
     mt_curl()->easy_cleanup(curl);
     return code;

@@ -9,6 +9,7 @@
 #include <strings.h>
 
 #include "base/error.h"
+#include "base/out_of_memory.h"
 #include "net/curl_late.h"
 
 #define FIRST_BYTES (64 * 1024)
@@ -270,7 +271,7 @@ int mt_http_file_open(const char *url, const struct mt_http_file_options *option
     if (code)
         return code;
     if (make_file(url, protocols, options, &file))
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", url);
+        return mt_out_of_memory_for(error, url);
     code = fetch(file, 0, file->window, file->first_bytes, &file->kept, error);
     if (code) {
         mt_http_file_close(file);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/out_of_memory.h"
 
 __extension__ typedef unsigned __int128 wide;
 
@@ -59,7 +60,7 @@ static int number_states(struct mt_chain *chain, struct mt_error *error)
     }
     chain->used = calloc(chain->n_states, sizeof *chain->used);
     if (!chain->used)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     for (size_t s = 1; s < chain->n_states; s++)
         for (size_t k = 0; k < chain->n_kinds; k++)
             chain->used[s] =
@@ -88,7 +89,7 @@ int mt_chain_init(struct mt_chain *chain, const struct mt_place_problem *problem
     chain->pinned = pinned;
     if (!pinned || !chain->bytes || !chain->grown || !chain->kind_of) {
         mt_chain_finish(chain);
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     }
     chain->count = chain->kind_of + n;
     chain->stride = chain->count + n;
@@ -121,7 +122,7 @@ int mt_chain_split_init(struct mt_chain_split *split, const struct mt_chain *cha
     if (split->device && split->end)
         return 0;
     mt_chain_split_finish(split);
-    return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    return mt_out_of_memory(error);
 }
 
 void mt_chain_split_finish(struct mt_chain_split *split)

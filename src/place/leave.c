@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/out_of_memory.h"
 
 struct leaving_search {
     const struct mt_place_problem *problem;
@@ -95,7 +96,7 @@ static int leave_experts(const struct mt_place_problem *problem, size_t left,
     struct mt_chain_split split = {0};
     struct mt_place_unit *units = mt_place_units_that_stay(problem, left, NULL);
     if (!units)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     int result = mt_chain_init(&chain, problem, units, problem->n_units - left, error);
     if (result) {
         free(units);
@@ -132,7 +133,7 @@ static int fit_without(const struct mt_place_problem *problem, size_t left, stru
     const struct mt_chain_bounds bounds = {MT_SHARE_ALL, 0, problem->n_devices};
     struct mt_place_unit *units = mt_place_units_that_stay(problem, left, NULL);
     if (!units)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     for (size_t i = 0; problem->experts_may_leave && i < problem->n_units - left; i++)
         units[i].expert_bytes = 0;
     int result = mt_chain_init(&chain, problem, units, problem->n_units - left, error);
@@ -154,7 +155,7 @@ int mt_place_leave(const struct mt_place_problem *problem, struct mt_place_leavi
     size_t fits = 0;
     leaving->experts = calloc(problem->n_units, sizeof *leaving->experts);
     if (!leaving->experts)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     /* What is pinned stays. */
     while (last + 1 < problem->n_units &&
            (problem->units[last].pinned == MT_PLACE_ANY || (!last && problem->host_keeps_only)))

@@ -7,6 +7,7 @@
 #include <memtally/place.h>
 
 #include "base/error.h"
+#include "base/out_of_memory.h"
 #include "gpu/gpus.h"
 
 /* A token crosses with its activations, and each number of them is an f32. */
@@ -42,7 +43,7 @@ int mt_place_links(const struct mt_model_description *d, const struct mt_place_o
         return 0;
     double *between = calloc(n * n, sizeof *between);
     if (!between)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     problem->link_seconds = *seconds = between;
     for (size_t i = 0; i < n * n; i++)
         between[i] = problem->crossing_seconds;

@@ -11,6 +11,7 @@
 #include <memtally/units.h>
 
 #include "base/error.h"
+#include "base/out_of_memory.h"
 #include "flags.h"
 #include "internal.h"
 #include "machine.h"
@@ -603,8 +604,7 @@ static int tell(struct box *box, const struct mt_model_description *d,
     mt_place_flags(placed, way, engine, &box->environment, &box->flags);
     placed->environment = mt_strbuf_text(&box->environment);
     placed->flags = mt_strbuf_text(&box->flags);
-    return mt_strbuf_failed(&box->flags) ? mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory")
-                                         : 0;
+    return mt_strbuf_failed(&box->flags) ? mt_out_of_memory(error) : 0;
 }
 
 static int make(struct box *box, const struct mt_model *model,
@@ -653,7 +653,7 @@ int mt_place_model(const struct mt_model *model, const struct mt_predict_setting
                        settings->n_devices, MT_PLACE_DEVICES_MAX);
     struct box *box = calloc(1, sizeof *box);
     if (!box)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     int result = make(box, model, settings, options, error);
     if (result)
         mt_placed_destroy(&box->placed);

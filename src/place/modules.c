@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
+#include "base/out_of_memory.h"
 #include "flags.h"
 
 /* The length of a tensor's module: up to the number of its layer, else to its last dot. */
@@ -75,7 +75,7 @@ int mt_place_modules_of(const struct mt_model *model, const struct mt_place_unit
     uint8_t *seen = calloc(units->n_layers + 1, 1);
     if (!allocate(model, modules) || !seen) {
         free(seen);
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     }
     for (uint64_t i = 0; i < d->n_tensors; i++) {
         struct mt_model_tensor tensor;

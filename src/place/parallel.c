@@ -7,7 +7,7 @@
 #include <memtally/predict.h>
 #include <memtally/settings.h>
 
-#include "base/error.h"
+#include "base/out_of_memory.h"
 #include "parallel.h"
 
 static int are_alike(const struct mt_predict_settings *settings)
@@ -48,7 +48,7 @@ int mt_place_parallel_ways(const struct mt_model *model, const struct mt_predict
     /* The harmonic sum over 64 devices is below 5: that many sizes each. */
     *ways = calloc(devices * 5, sizeof **ways);
     if (!*ways)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     for (uint64_t group = 1; are_alike(settings) && group <= devices; group++)
         for (uint64_t pipeline = 1; pipeline <= group; pipeline++)
             if (group % pipeline == 0 && pipeline <= mt_model_describe(model)->n_layers)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "base/out_of_memory.h"
 
 static const char *const policy_names[] = {
 #define POLICY_NAME(NAME, name) name,
@@ -195,10 +196,10 @@ int mt_place_by_policy(const struct mt_place_problem *problem, enum mt_place_pol
         return result;
     struct mt_placement_made *made = mt_placement_new(problem, policy != MT_PLACE_POLICY_IN_ORDER);
     if (!made)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     if (ways[policy](problem, made)) {
         mt_placement_destroy(&made->it);
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     }
     mt_placement_count(problem, made);
     *placement = &made->it;

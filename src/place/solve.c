@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/out_of_memory.h"
 
 /* A cheapest split takes some nanoseconds for each of its steps. */
 #define EVEN_STEPS_MAX  4e6
@@ -397,7 +398,7 @@ static int solve_the_rest(const struct mt_place_problem *problem,
     struct mt_place_unit *units =
         mt_place_units_that_stay(problem, leaving->units, leaving->experts);
     if (!units)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     int result = solve(problem, units, leaving, made, error);
     free(units);
     return result;

@@ -11,6 +11,7 @@
 
 #include "base/array.h"
 #include "base/error.h"
+#include "base/out_of_memory.h"
 #include "base/strbuf.h"
 
 #define USES_MAX   (1u << 20)
@@ -77,7 +78,7 @@ static int take_line(const char *name, struct line *line, struct uses *uses, str
 {
     struct mt_expert_use *use = room_for_one(uses);
     if (!use)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     if (!*line->text)
         return 0;
     if (uses->n == USES_MAX)
@@ -126,11 +127,10 @@ int mt_expert_uses_read(const char *path, struct mt_expert_use **uses, size_t *n
         mt_strbuf_append(&text, block, got);
     int is_broken = ferror(file);
     fclose(file);
-    int result =
-        is_broken ? mt_fail(error, MT_EIO, MT_NO_OFFSET, "%s cannot be read", path)
-        : mt_strbuf_failed(&text)
-            ? mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory")
-            : mt_expert_uses_parse(path, mt_strbuf_text(&text), text.length, uses, n, error);
+    int result = is_broken ? mt_fail(error, MT_EIO, MT_NO_OFFSET, "%s cannot be read", path)
+                 : mt_strbuf_failed(&text) ? mt_out_of_memory(error)
+                                           : mt_expert_uses_parse(path, mt_strbuf_text(&text),
+                                                                  text.length, uses, n, error);
     mt_strbuf_finish(&text);
     return result;
 }
@@ -150,7 +150,7 @@ int mt_place_expert_use(const struct mt_place_options *options, const struct mt_
         return 0;
     *use = calloc(units->n * (most ? most : 1), sizeof **use);
     if (!*use)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     for (size_t i = 0; i < options->n_uses; i++) {
         const struct mt_expert_use *one = &options->uses[i];
         size_t at = units->first + one->layer;

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/out_of_memory.h"
 
 #define TENSOR_NAME_BYTES 512
 
@@ -147,7 +148,7 @@ static int pins_init(struct pins *pins, const struct mt_place_options *options,
     pins->patterns = calloc(options->n_pins, sizeof *pins->patterns);
     pins->hits = calloc(options->n_pins, sizeof *pins->hits);
     if (!pins->patterns || !pins->hits)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     for (; pins->n < options->n_pins; pins->n++)
         if (regcomp(&pins->patterns[pins->n], options->pins[pins->n].pattern,
                     REG_EXTENDED | REG_NOSUB))
@@ -228,8 +229,7 @@ static int allocate(const struct mt_model_description *d, enum mt_place_way way,
     units->output = units->n - 1;
     units->units = calloc(units->n, sizeof *units->units);
     units->names = calloc(units->n, sizeof *units->names);
-    return units->units && units->names ? 0
-                                        : mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    return units->units && units->names ? 0 : mt_out_of_memory(error);
 }
 
 int mt_place_units_of(const struct mt_model *model, enum mt_place_way way,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Host memory as a backend. A page has no name of its own here: to detach it gives it back to the
  * kernel, to attach one lets the kernel put one there at the first touch. */
+#include <memtally/error_code.h>
 #include <memtally/pool.h>
 
 #include <errno.h>
@@ -8,7 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "base/error.h"
+#include "base/fail_errno.h"
 
 #define PAGE_BYTES ((uint64_t)2 << 20)
 

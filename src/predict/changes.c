@@ -9,6 +9,7 @@
 
 #include "base/arena.h"
 #include "base/error.h"
+#include "base/out_of_memory.h"
 #include "base/strbuf.h"
 #include "engine/engine.h"
 #include "sheet_internal.h"
@@ -115,7 +116,7 @@ static int find_steps(struct box *box, struct mt_error *error)
             step->after = after;
             note_key(step, key, &pair);
             if (mt_strbuf_failed(&step->keys))
-                return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+                return mt_out_of_memory(error);
         }
     }
     return 0;
@@ -160,7 +161,7 @@ static int estimate_step(const struct box *box, const struct mt_model *model,
     struct mt_engine engine;
     mt_strbuf_init(&text);
     write_table(box, n, &text);
-    int result = mt_strbuf_failed(&text) ? mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory")
+    int result = mt_strbuf_failed(&text) ? mt_out_of_memory(error)
                                          : mt_engine_parse(mt_strbuf_text(&text), text.length,
                                                            box->from.version_text, &engine, error);
     if (result == 0)
@@ -221,12 +222,12 @@ static int walk(struct box *box, const struct mt_model *model,
             break;
         if (describe_step(box, &box->steps[i], &changes[i]) < 0 ||
             note_change(box, one, other, &changes[i]) < 0)
-            result = mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+            result = mt_out_of_memory(error);
         mt_estimate_destroy(one);
         one = other;
     }
     if (result == 0 && note_change(box, one, box->after, &changes[box->n_steps]) < 0)
-        result = mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        result = mt_out_of_memory(error);
     mt_estimate_destroy(one);
     return result;
 }
@@ -253,7 +254,7 @@ static int compare(struct box *box, const struct mt_model *model,
     struct mt_estimate_change *changes =
         mt_arena_array(&box->arena, box->n_steps + 1, sizeof *changes);
     if (!changes)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     memset(changes, 0, (box->n_steps + 1) * sizeof *changes);
     result = walk(box, model, settings, changes, error);
     if (result < 0)
@@ -287,7 +288,7 @@ static int find_both(struct box *box, const char *versions, struct mt_error *err
     const char *to =
         mt_arena_printf(&box->arena, "%.*s@%s", (int)(at - versions), versions, dots + 2);
     if (!from || !to)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     int result = mt_engine_find(from, &box->from, error);
     if (result == 0)
         result = mt_engine_find(to, &box->to, error);
@@ -305,12 +306,12 @@ int mt_estimate_changes_create(const struct mt_model *model,
     struct box *box = calloc(1, sizeof *box);
     struct mt_predict_settings plain = *settings;
     if (!box)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     plain.engine = NULL;
     box->steps = mt_arena_array(&box->arena, CHANGES_MAX, sizeof *box->steps);
     if (!box->steps) {
         free(box);
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     }
     int result = find_both(box, versions, error);
     if (result == 0)

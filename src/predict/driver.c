@@ -12,7 +12,7 @@
 #include <memtally/units.h>
 
 #include "gpu/gpus.h"
-#include "predict/sheet.h"
+#include "predict/term.h"
 
 #define MIB 1048576.0
 

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "sheet_internal.h"
+#include "term.h"
 
 #define RULE "rehearsed"
 

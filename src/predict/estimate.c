@@ -9,8 +9,10 @@
 
 #include "base/error.h"
 #include "base/invariant.h"
+#include "base/out_of_memory.h"
 #include "predict/driver.h"
 #include "predict/fit.h"
+#include "predict/sheet.h"
 #include "sheet_internal.h"
 
 #define REASON_BYTES 256
@@ -368,7 +370,7 @@ static int fill(struct box *box, const struct mt_model *model,
         box->estimate.settings.engine = box->engine.name;
     own_settings(sheet, &box->estimate.settings);
     if (sheet->failed)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     if (model)
         result = predictor->complete(model, &box->engine, &box->estimate.settings, error);
     if (result < 0)
@@ -403,7 +405,7 @@ int mt_estimate_once(const struct mt_engine *engine, const struct mt_model *mode
 {
     struct box *box = calloc(1, sizeof *box);
     if (!box)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     box->engine = *engine;
     int result = fill(box, model, settings, why, error);
     if (result < 0)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "predict/input.h"
+#include "predict/term.h"
 #include "sheet_internal.h"
 
 static char *arena_text(struct mt_sheet *sheet, const char *text)

@@ -2,6 +2,7 @@
 /* What holds for every sheet and every estimate made of one. */
 #include <memtally/units.h>
 
+#include "predict/sheet.h"
 #include "predict/sums.h"
 #include "sheet_internal.h"
 

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/out_of_memory.h"
 #include "engine/engine.h"
 #include "sheet_internal.h"
 
@@ -295,7 +296,7 @@ static int prepare_device(struct query *query)
     struct mt_predict_settings *settings = &query->settings;
     query->device_bytes = calloc(settings->n_devices, sizeof *query->device_bytes);
     if (!query->device_bytes)
-        return mt_fail(query->error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(query->error);
     settings->device_bytes = query->device_bytes;
     settings->sizes_are_sought = 1;
     query->step = MIB;

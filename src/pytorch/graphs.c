@@ -5,11 +5,11 @@
 #include <unistd.h>
 
 #include <memtally/graphs.h>
-#include <memtally/tally.h>
 #include <memtally/units.h>
 
 #include "base/error.h"
 #include "base/invariant.h"
+#include "base/out_of_memory.h"
 #include "pytorch/graph_buckets.h"
 #include "pytorch/torch.h"
 
@@ -387,7 +387,7 @@ int mt_graphs_make(const char *directory, const struct mt_graph_source *source,
     if (result == 0)
         result = make_room(made) ? fill(made, source) : MT_ENOMEM;
     if (result == MT_ENOMEM)
-        mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        mt_out_of_memory(error);
     if (result < 0) {
         mt_graphs_destroy(made ? &made->graphs : NULL);
         return result;

@@ -8,6 +8,7 @@
 #include "base/arena.h"
 #include "base/array.h"
 #include "base/error.h"
+#include "base/out_of_memory.h"
 
 #define TEXT_MOST UINT32_MAX
 #define KEYS_MOST 64u
@@ -99,7 +100,7 @@ static int fail(const struct machine *machine, int code, const char *what)
 
 static int fail_memory(const struct machine *machine)
 {
-    return mt_fail(machine->error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", machine->name);
+    return mt_out_of_memory_for(machine->error, machine->name);
 }
 
 /* Room for one more in a list of the machine's own. */

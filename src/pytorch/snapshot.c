@@ -14,6 +14,8 @@
 #include <memtally/units.h>
 
 #include "base/error.h"
+#include "base/fail_errno.h"
+#include "base/out_of_memory.h"
 #include "pytorch/pickle.h"
 
 const struct mt_snapshot_purpose mt_snapshot_purposes[] = {
@@ -381,7 +383,7 @@ int mt_snapshot_read(const void *bytes, size_t length, const char *name,
     mt_pickle_destroy(pickle);
     free(reader.frames);
     if (reader.has_no_memory)
-        result = mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", name);
+        result = mt_out_of_memory_for(error, name);
     if (result < 0)
         mt_snapshot_close(reader.snapshot);
     else

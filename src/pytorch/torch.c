@@ -13,6 +13,8 @@
 
 #include "base/bisect.h"
 #include "base/error.h"
+#include "base/fail_errno.h"
+#include "base/out_of_memory.h"
 #include "pytorch/trace.h"
 
 #define PROCESSES_MAX 256u
@@ -107,7 +109,7 @@ static int read_trace(const char *path, struct mt_torch_process *process, uint64
     free(chunk);
     mt_torch_finish(process);
     if (has_no_memory)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     return n < 0 ? mt_fail(error, MT_EIO, MT_NO_OFFSET, "cannot read %s", path) : 0;
 }
 
@@ -149,7 +151,7 @@ int mt_torch_open(const char *directory, struct mt_torch **torch, struct mt_erro
         made->processes = calloc(PROCESSES_MAX, sizeof *made->processes);
     if (!made || !made->processes) {
         mt_torch_close(made);
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     }
     made->left_bytes = TRACES_BYTES;
     DIR *folder = opendir(directory);

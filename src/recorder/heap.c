@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include <memtally/recording.h>
+#include <memtally/depth.h>
 
 #include "recorder/real.h"
 #include "recorder/regions.h"

@@ -15,7 +15,7 @@
 #include <cpuid.h>
 #endif
 
-#include <memtally/recording.h>
+#include <memtally/depth.h>
 
 #include "base/device_caps.h"
 #include "base/filters.h"

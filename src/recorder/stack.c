@@ -10,7 +10,7 @@
 #include <pthread.h>
 #include <sys/resource.h>
 
-#include <memtally/recording.h>
+#include <memtally/depth.h>
 
 #include "recorder/python.h"
 #include "recorder/real.h"

@@ -4,8 +4,10 @@
  * mean. */
 #include "recording/blocks.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <memtally/error_code.h>
 
@@ -219,4 +221,46 @@ int mt_find_raw_blocks(struct mt_record_file *file)
             break;
     }
     return result;
+}
+
+long mt_file_read(const struct mt_record_file *file, uint64_t offset, void *bytes, size_t length)
+{
+    size_t got = 0;
+    if (offset >= file->file_bytes)
+        return 0;
+    if (length > file->file_bytes - offset)
+        length = (size_t)(file->file_bytes - offset);
+    if (file->fd < 0) {
+        memcpy(bytes, file->data + offset, length);
+        return (long)length;
+    }
+    while (got < length) {
+        ssize_t n = pread(file->fd, (uint8_t *)bytes + got, length - got, (off_t)(offset + got));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -errno;
+        if (n == 0)
+            break;
+        got += (size_t)n;
+    }
+    return (long)got;
+}
+
+void mt_note_pair(struct mt_record_file *file, uint64_t ticks, uint64_t ns)
+{
+    if (!ns || ticks <= file->last_pair_ticks)
+        return;
+    file->last_pair_ticks = ticks;
+    file->last_pair_ns = ns;
+}
+
+void mt_note_time(struct mt_record_file *file, const struct mt_event *event)
+{
+    if (event->ticks > file->last_ticks)
+        file->last_ticks = event->ticks;
+    if (event->op == MT_EVENT_CLOCK)
+        mt_note_pair(file, event->ticks, event->field[0]);
+    else if (event->op == MT_EVENT_PICTURE_BEGIN)
+        mt_note_pair(file, event->ticks, event->field[2]);
 }

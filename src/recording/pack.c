@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/fail_errno.h"
+#include "base/out_of_memory.h"
 #include "recording/blocks.h"
 #include "recording/frame.h"
 
@@ -77,7 +79,7 @@ static uint32_t tick_shift(const struct mt_file_header *header)
 
 static int out_of_memory(struct packer *packer)
 {
-    return mt_fail(packer->error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", packer->path);
+    return mt_out_of_memory_for(packer->error, packer->path);
 }
 
 static int write_frame(struct packer *packer)
@@ -173,8 +175,7 @@ static int pack(const struct mt_record_file *file, const char *packed, struct mt
 {
     char *temporary = with_suffix(packed, strlen(packed), ".part");
     struct packer packer = {.path = temporary, .error = error};
-    int result = temporary ? pack_into(&packer, file)
-                           : mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    int result = temporary ? pack_into(&packer, file) : mt_out_of_memory(error);
     if (result == 0)
         result = replace(file->path, temporary, packed, error);
     if (result < 0 && packer.made)
@@ -202,8 +203,7 @@ int mt_record_file_pack(const char *path, struct mt_error *error)
     size_t length = strlen(path);
     size_t keep = length > 4 && strcmp(path + length - 4, ".mtr") == 0 ? length - 4 : length;
     char *packed = with_suffix(path, keep, ".mtz");
-    int result = packed ? mt_record_file_pack_as(path, packed, error)
-                        : mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    int result = packed ? mt_record_file_pack_as(path, packed, error) : mt_out_of_memory(error);
     free(packed);
     return result;
 }

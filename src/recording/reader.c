@@ -12,7 +12,9 @@
 
 #include "base/crc32c.h"
 #include "base/error.h"
+#include "base/fail_errno.h"
 #include "base/invariant.h"
+#include "base/out_of_memory.h"
 #include "recording/blocks.h"
 #include "recording/unpack.h"
 
@@ -177,30 +179,6 @@ static uint64_t end_of_data(const struct mt_file_header *header, int fd, uint64_
     return known < size ? known : size;
 }
 
-long mt_file_read(const struct mt_record_file *file, uint64_t offset, void *bytes, size_t length)
-{
-    size_t got = 0;
-    if (offset >= file->file_bytes)
-        return 0;
-    if (length > file->file_bytes - offset)
-        length = (size_t)(file->file_bytes - offset);
-    if (file->fd < 0) {
-        memcpy(bytes, file->data + offset, length);
-        return (long)length;
-    }
-    while (got < length) {
-        ssize_t n = pread(file->fd, (uint8_t *)bytes + got, length - got, (off_t)(offset + got));
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return -errno;
-        if (n == 0)
-            break;
-        got += (size_t)n;
-    }
-    return (long)got;
-}
-
 /* Reads a small file whole and closes it, so that many can be open. */
 static int load(struct mt_record_file *file, struct mt_error *error)
 {
@@ -209,7 +187,7 @@ static int load(struct mt_record_file *file, struct mt_error *error)
         return 0;
     file->data = malloc((size_t)file->file_bytes + 1);
     if (!file->data)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", file->path);
+        return mt_out_of_memory_for(error, file->path);
     int failed = lseek(file->fd, 0, SEEK_SET) < 0
                      ? -errno
                      : read_all(file->fd, file->data, (size_t)file->file_bytes, &got);
@@ -263,24 +241,6 @@ static int is_last_of_stream(const struct mt_record_file *file, size_t block)
            file->blocks[block + 1].header.stream != file->blocks[block].header.stream;
 }
 
-void mt_note_pair(struct mt_record_file *file, uint64_t ticks, uint64_t ns)
-{
-    if (!ns || ticks <= file->last_pair_ticks)
-        return;
-    file->last_pair_ticks = ticks;
-    file->last_pair_ns = ns;
-}
-
-void mt_note_time(struct mt_record_file *file, const struct mt_event *event)
-{
-    if (event->ticks > file->last_ticks)
-        file->last_ticks = event->ticks;
-    if (event->op == MT_EVENT_CLOCK)
-        mt_note_pair(file, event->ticks, event->field[0]);
-    else if (event->op == MT_EVENT_PICTURE_BEGIN)
-        mt_note_pair(file, event->ticks, event->field[2]);
-}
-
 /* What is last in a stream is in its last block. */
 static int find_last_times(struct mt_record_file *file, struct mt_error *error)
 {
@@ -332,7 +292,7 @@ int mt_record_file_open(const char *path, struct mt_record_file **file, struct m
     struct mt_record_file *made = calloc(1, sizeof *made);
     if (!made || !(made->path = strdup(path))) {
         free(made);
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", path);
+        return mt_out_of_memory_for(error, path);
     }
     made->first_bad_offset = MT_NO_OFFSET;
     made->fd = -1;

@@ -10,11 +10,14 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <memtally/rehearsal.h>
+
 #include "base/error.h"
+#include "base/fail_errno.h"
 #include "base/invariant.h"
 #include "base/ticks.h"
 #include "gpu/gpus.h"
-#include "rehearse/rehearsal.h"
+#include "rehearse/account_file.h"
 #include "rehearse/rules.h"
 
 #define GENERATION_BYTES   16

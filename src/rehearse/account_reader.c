@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "rehearse/program.h"
 #include "rehearse/rehearsal.h"
 
 #define HOLE_NS   UINT64_C(1000000000)  /* until an event of a process that is gone is given up */

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* What holds for an account while nobody writes it, and for what was made of one. */
+/* What holds for an account while nobody writes it. */
 #include <string.h>
 
-#include "rehearse/account.h"
-#include "rehearse/breakdown.h"
-#include "rehearse/rehearsal.h"
+#include "rehearse/account_file.h"
 
 /* What processes have of a device themselves and together. */
 static uint64_t sum_of(const struct mt_account *account, uint32_t device)
@@ -36,16 +34,5 @@ int mt_account_is_valid(const struct mt_account *account)
     for (uint32_t i = 0; i < account->n_devices; i++)
         if (!device_is_valid(account, i))
             return 0;
-    return 1;
-}
-
-int mt_breakdown_is_valid(const struct mt_breakdown *parts)
-{
-    for (size_t i = 0; i < parts->n; i++) {
-        const struct mt_breakdown_part *part = &parts->items[i];
-        if (part->low_bytes > part->bytes || part->bytes > part->high_bytes || !part->name ||
-            (i && mt_breakdown_compare(&parts->items[i - 1], part) > 0))
-            return 0;
-    }
     return 1;
 }

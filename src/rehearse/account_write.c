@@ -18,6 +18,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "rehearse/account_note.h"
+
 #define AWAIT_STEPS   200
 #define AWAIT_STEP_NS 5000000
 #define ALIVE_FD      200 /* or above it */

@@ -42,6 +42,17 @@ int mt_breakdown_compare(const struct mt_breakdown_part *one, const struct mt_br
     return order ? order : strcmp(one->detail, other->detail);
 }
 
+int mt_breakdown_is_valid(const struct mt_breakdown *parts)
+{
+    for (size_t i = 0; i < parts->n; i++) {
+        const struct mt_breakdown_part *part = &parts->items[i];
+        if (part->low_bytes > part->bytes || part->bytes > part->high_bytes || !part->name ||
+            (i && mt_breakdown_compare(&parts->items[i - 1], part) > 0))
+            return 0;
+    }
+    return 1;
+}
+
 static int by_kind(const void *a, const void *b)
 {
     return mt_breakdown_compare(a, b);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rehearse/rehearsal.h"
+#include "rehearse/program.h"
 
 #define MAJOR_LEAST 12
 #define MAJOR_MOST  13

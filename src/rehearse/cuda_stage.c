@@ -13,9 +13,13 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <memtally/rehearsal.h>
+
 #include "base/error.h"
+#include "base/fail_errno.h"
+#include "base/out_of_memory.h"
 #include "base/strbuf.h"
-#include "rehearse/rehearsal.h"
+#include "rehearse/program.h"
 
 #define LIBRARY(file, soname, major) {"libmemtally-pretend-cuda-" file ".so", soname, 1, major},
 #define FALLBACK(file, soname)       {"libmemtally-pretend-cuda-" file ".so", soname, 0, 0},
@@ -125,8 +129,7 @@ static int copy_all(const char *from, int major, struct mt_cuda_stage *stage,
             mt_strbuf_printf(&preload, "%s%s", i ? ":" : "", to);
     }
     stage->preload = mt_strbuf_take(&preload);
-    return result == 0 && !stage->preload ? mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory")
-                                          : result;
+    return result == 0 && !stage->preload ? mt_out_of_memory(error) : result;
 }
 
 static int make_links(const char *directory, int major, struct mt_error *error)
@@ -147,7 +150,7 @@ static int make_folder(const char *directory, const char *name, char **made, str
 {
     if (asprintf(made, "%s/%s", directory, name) < 0) {
         *made = NULL;
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     }
     if (mkdir(*made, 0777) < 0 && errno != EEXIST)
         return mt_fail_errno(error, errno, "cannot make the folder %.300s", *made);
@@ -192,7 +195,7 @@ int mt_cuda_stage(const struct mt_rehearsal_options *options, const char *direct
     if (result == 0 && options->helper_directory) {
         stage->helper = strdup(options->helper_directory);
         if (!stage->helper)
-            result = mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+            result = mt_out_of_memory(error);
     }
     if (result < 0)
         mt_cuda_stage_finish(stage);

@@ -6,7 +6,8 @@
 
 #include "base/environment.h"
 #include "base/strbuf.h"
-#include "rehearse/rehearsal.h"
+#include "rehearse/account.h"
+#include "rehearse/program.h"
 
 /* What a value is made of, beside the text that stands in the table. */
 enum part {

@@ -7,7 +7,6 @@
 #include <memtally/error_code.h>
 #include <memtally/graphs.h>
 #include <memtally/recording.h>
-#include <memtally/tally.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>

@@ -2,7 +2,6 @@
 /* Phases and figures that engines of PyTorch go through and say, and who asked for what was
  * refused. */
 #include <memtally/error_code.h>
-#include <memtally/rehearsal.h>
 
 #include "pytorch/torch.h"
 #include "rehearse/rehearsal.h"

@@ -14,12 +14,16 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <memtally/rehearsal.h>
+
 #include "base/become.h"
 #include "base/environment.h"
 #include "base/error.h"
+#include "base/fail_errno.h"
 #include "base/preload.h"
 #include "base/ticks.h"
-#include "rehearse/rehearsal.h"
+#include "rehearse/account.h"
+#include "rehearse/program.h"
 
 #define ENVIRON_BYTES (1 << 18)
 #define CLEANING_NS   (UINT64_C(2000) * 1000 * 1000) /* that cleaning up may take */

@@ -18,8 +18,11 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/fail_errno.h"
+#include "base/out_of_memory.h"
 #include "base/ticks.h"
 #include "pytorch/torch.h"
+#include "rehearse/program.h"
 #include "rehearse/rehearsal.h"
 
 #define STEP_MS          10
@@ -55,7 +58,7 @@ static int prepare_folder(struct mt_rehearsal *rehearsal, const char *directory,
         return mt_fail_errno(error, errno, "cannot use the folder %s", directory);
     if (asprintf(&rehearsal->account_path, "%s/account", rehearsal->directory) < 0) {
         rehearsal->account_path = NULL;
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     }
     return 0;
 }
@@ -66,7 +69,7 @@ static int open_output(struct mt_rehearsal *rehearsal, int which, struct mt_erro
     static const char *const names[] = {"output", "errors"};
     char *path;
     if (asprintf(&path, "%s/%s", rehearsal->directory, names[which]) < 0)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
     if (fd < 0)
         mt_fail_errno(error, errno, "cannot write %s", path);
@@ -102,7 +105,7 @@ static int get_spare(struct mt_rehearsal *rehearsal, struct mt_error *error)
     void *spare = mmap(NULL, sizeof *rehearsal->spare, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (spare == MAP_FAILED)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     rehearsal->spare = spare;
     return 0;
 }
@@ -146,7 +149,7 @@ static char **make_environment(struct mt_rehearsal *rehearsal,
                                              options->cuda_directory ? &stage : NULL);
     mt_cuda_stage_finish(&stage);
     if (!environment)
-        mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        mt_out_of_memory(error);
     return environment;
 }
 
@@ -199,7 +202,7 @@ static int begin(const struct mt_rehearsal_options *options, struct mt_rehearsal
         return result;
     struct mt_rehearsal *made = calloc(1, sizeof *made);
     if (!made)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     made->alive_fd = made->pidfd = made->output_fd[0] = made->output_fd[1] = -1;
     result = prepare(made, options, error);
     if (result == 0)

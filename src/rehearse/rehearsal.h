@@ -4,10 +4,11 @@
 #define MT_REHEARSAL_REHEARSAL_H
 
 #include <memtally/rehearsal.h>
+#include <memtally/rehearsal_events.h>
 #include <sys/types.h>
 
 #include "base/arena.h"
-#include "rehearse/account.h"
+#include "rehearse/account_file.h"
 #include "rehearse/owned.h"
 
 #define MT_READER_CHUNK  1024u
@@ -44,11 +45,6 @@ struct mt_purpose {
 
 /* Whether an allocation is what a pool of the driver took, to give out parts of it. */
 int mt_noted_is_pool(const struct mt_noted *noted);
-
-/* Whether the account is one of ours, and devices' bytes are those of processes and of what these
- * share. The program writes it: that it holds is known of our own accounts and our own programs
- * only, once they rest. */
-int mt_account_is_valid(const struct mt_account *account);
 
 /* The account as a list of events, read as it grows. Start with {0} and `account`. Events never
  * move, so that they can be lent out. */
@@ -97,68 +93,6 @@ struct mt_rehearsal {
     size_t n_seen;          /* events that were looked through for processes */
 };
 
-/* Makes the account's file and maps it (account_file.c). The caller unmaps *account. */
-int mt_account_create(const struct mt_rehearsal_options *options, const char *path,
-                      struct mt_account **account, struct mt_error *error);
-void mt_account_unmap(struct mt_account *account);
-
-/* Writes an event of the driver's own. */
-void mt_account_note(struct mt_account *account, enum mt_account_kind kind, uint32_t pid,
-                     const char *name);
-
-/* Gives back what a process held that is gone: its bytes at a place, and what they took of it. */
-void mt_account_give_back(struct mt_account *account, uint8_t place, uint64_t bytes, uint64_t held);
-
-/* Whether the list of events was full, so that some are not there. */
-int mt_account_is_full(const struct mt_account *account);
-/* What a process took of a device by its own row: its bytes, or what these take of it. */
-uint64_t mt_account_of_process(const struct mt_account *account, uint32_t pid, uint32_t device,
-                               int is_held);
-/* A process is gone: its row is free. */
-void mt_account_drop_process(struct mt_account *account, uint32_t pid);
-
-/* Where the look-alikes of CUDA's libraries lie for a program. All owned. */
-struct mt_cuda_stage {
-    char *directory; /* with each under its soname */
-    char *preload;   /* parted by colons, in the order in which they must stand */
-    char *helper;    /* for PYTHONPATH, or NULL */
-    char *caches;    /* folder for what compilers keep */
-    char *temporary; /* folder for the program's temporary files */
-    char *programs;  /* folder of the look-alikes of programs, for PATH */
-};
-
-/* The major version of CUDA that the PyTorch of a program was built with: of an interpreter, or of
- * what stands beside one, by its path. 0 where that cannot be told (cuda_major.c). */
-int mt_cuda_major_beside(const char *program);
-
-/* Copies the look-alikes into the rehearsal's folder (cuda_stage.c); those of another version than
- * `major` are not preloaded, with 0 all are. Errors: MT_ENOTFOUND (one is missing), MT_EARG (a
- * folder whose path cannot be preloaded from), MT_ELIMIT (a path that is too long), MT_EIO,
- * MT_ENOMEM. */
-int mt_cuda_stage(const struct mt_rehearsal_options *options, const char *directory, int major,
-                  struct mt_cuda_stage *stage, struct mt_error *error);
-void mt_cuda_stage_finish(struct mt_cuda_stage *stage);
-
-/* The environment that a program is rehearsed in (environment.c): `given` with the pretended
- * devices in and the real ones out; `stage` is NULL where CUDA programs are to find none. NULL
- * where memory ran out; freed with mt_environment_free(). */
-char **mt_environment_make(char *const *given, const char *pretend_path, const char *account_path,
-                           const struct mt_cuda_stage *stage);
-void mt_environment_free(char **environment);
-
-/* Looks a program up as mt_environment_find() does (program.c). Errors: MT_ENOTFOUND, MT_EPERM. */
-int mt_program_find(const char *name, char *const *environment, char *found,
-                    struct mt_error *error);
-/* Finds and starts the program (program.c), as the leader of a process group. Returns its pid or an
- * MT_E code. */
-int mt_program_start(const struct mt_rehearsal_options *options, char **environment,
-                     const int output_fd[2], struct mt_error *error);
-/* Kills every process that has `account_path` in its environment, whoever's child it is, and those
- * of `group`, if that is not 0; what cleans up after the others has a moment to do so. */
-void mt_program_kill_rest(const char *account_path, pid_t group);
-/* Whether a process has ended, taken by its parent or not. */
-int mt_program_is_gone(uint32_t pid);
-
 /* Reads what is new. `now_ns` is CLOCK_MONOTONIC; `is_final` says that nobody writes any more.
  * (reader.c) */
 void mt_account_reader_read(struct mt_account_reader *reader, uint64_t now_ns, int is_final);
@@ -182,8 +116,5 @@ uint64_t mt_account_reader_held(const struct mt_account_reader *reader, uint32_t
  * the device has it back. Call it once, before you read the account. */
 void mt_account_reader_release_shared(struct mt_account_reader *reader, uint32_t pid);
 void mt_account_reader_finish(struct mt_account_reader *reader);
-
-/* "gpu:0" and so on, "host" for MT_ACCOUNT_HOST. Borrowed, static. */
-const char *mt_place_name(uint8_t place);
 
 #endif

@@ -4,8 +4,7 @@
  * From weakest to strongest: the shape of a mapping, what was mapped before the first event, where
  * the heap was seen, what the kernel calls a mapping, what the recorder saw mapped and the threads'
  * stacks, the recorder's own memory, heap blocks, engine buffers, labels. Every byte of a resident
- * page gets the strongest claim on it, so that the claims add up to the picture whatever overlaps.
- */
+ * page gets the strongest claim on it, so that claims add up to the picture whatever overlaps. */
 #include "tally/attribute.h"
 
 #include <stdlib.h>
@@ -15,6 +14,7 @@
 #include <memtally/units.h>
 
 #include "tally/callers.h"
+#include "tally/held.h"
 #include "tally/paint.h"
 
 #define ARENA_BYTES      ((uint64_t)64 << 20)

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/invariant.h"
+#include "base/out_of_memory.h"
 #include "tally_arena.h"
 
 /* The part of a row that says nothing of what it is for, by its name. */
@@ -217,7 +218,7 @@ int mt_tally_tell(struct mt_tally *tally, const struct mt_tally_word *word, stru
                  : word->bytes == MT_UNKNOWN ? add_unknown(place, word, arena)
                                              : move(place, word, is_unseen, arena);
     if (result < 0)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     if (is_unseen)
         add_up_words(place);
     place->is_told = is_unseen;

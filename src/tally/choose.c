@@ -6,6 +6,7 @@
 #include <memtally/tally.h>
 
 #include "base/error.h"
+#include "base/out_of_memory.h"
 #include "tally/moment.h"
 #include "tally/nearest.h"
 #include "tally/tree.h"
@@ -345,7 +346,7 @@ int mt_moment_choose(const struct mt_recording *recording, const struct mt_momen
     if (!made.at.ns && moment->kind != MT_MOMENT_TIME)
         made.at.ns = recording->end_ns;
     if (choose_processes(recording, &made) < 0)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     if (moment->kind == MT_MOMENT_PEAK)
         hold_to_peak(&made);
     *found = made;

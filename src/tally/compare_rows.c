@@ -222,6 +222,44 @@ static size_t fold_names(struct mt_difference *parts, size_t n)
     return n_kept;
 }
 
+/* The place at `ordinal` among the devices. */
+static const struct mt_tally_place *device_at(const struct mt_tally *tally, size_t ordinal)
+{
+    for (size_t i = 0; i < tally->n_places; i++)
+        if (strncmp(tally->places[i].place, "gpu:", 4) == 0 && ordinal-- == 0)
+            return &tally->places[i];
+    return NULL;
+}
+
+static const struct mt_tally_place *place_called(const struct mt_tally *tally, const char *name)
+{
+    for (size_t i = 0; i < tally->n_places; i++)
+        if (strcmp(tally->places[i].place, name) == 0)
+            return &tally->places[i];
+    return NULL;
+}
+
+/* Devices that both sides know by the same name are matched by it; as soon as one is not, all are
+ * matched in their order, so that no place is taken twice. */
+static int devices_have_names(const struct mt_tally *a, const struct mt_tally *b)
+{
+    for (size_t i = 0; i < a->n_places; i++)
+        if (strncmp(a->places[i].place, "gpu:", 4) == 0 && place_called(b, a->places[i].place))
+            return 1;
+    return 0;
+}
+
+const struct mt_tally_place *mt_compare_partner(const struct mt_tally *a, const struct mt_tally *b,
+                                                const struct mt_tally_place *place)
+{
+    size_t ordinal = 0;
+    if (strncmp(place->place, "gpu:", 4) != 0 || devices_have_names(a, b))
+        return place_called(b, place->place);
+    for (const struct mt_tally_place *p = a->places; p != place; p++)
+        ordinal += strncmp(p->place, "gpu:", 4) == 0;
+    return device_at(b, ordinal);
+}
+
 int mt_compare_rows(struct mt_comparing *comparing)
 {
     struct mt_comparison *comparison = &comparing->comparison;

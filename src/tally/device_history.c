@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What each process had of each device, piece by piece. */
 #include <memtally/error.h>
+#include <memtally/history.h>
 #include <memtally/recording.h>
 #include <memtally/units.h>
 #include <stdio.h>

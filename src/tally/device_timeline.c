@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* What was allocated on each device over time. */
+#include <memtally/error_code.h>
 #include <memtally/recording.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/error.h"
+#include "base/out_of_memory.h"
 #include "tally/image.h"
 #include "tally/tree.h"
 
@@ -92,7 +93,7 @@ int mt_recording_device_timelines(const struct mt_recording *recording,
         result = fill(recording, i, &made[i]);
     if (result < 0) {
         mt_device_timelines_destroy(made, made ? n_places : 0);
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", recording->path);
+        return mt_out_of_memory_for(error, recording->path);
     }
     *timelines = made;
     *n = n_places;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What grew from one moment of a recording to another: its tallies and its lists of stacks, the
  * earlier ones taken from the later ones. */
+#include <memtally/growth.h>
 #include <memtally/recording.h>
 #include <memtally/tally.h>
 #include <memtally/units.h>

@@ -81,6 +81,15 @@ static void unsay(struct mt_held *held, uint64_t low, uint64_t high)
     mt_ranges_clear(&held->said, low, high);
 }
 
+enum mt_category mt_buffer_category(uint64_t category, uint64_t usage, uint64_t flags)
+{
+    if (category != MT_CATEGORY_NONE && category < MT_CATEGORY_END)
+        return (enum mt_category)category;
+    if (usage == MT_USAGE_WEIGHTS || flags & MT_BUFFER_HOST_PTR)
+        return MT_CATEGORY_WEIGHTS;
+    return MT_CATEGORY_ACTIVATIONS;
+}
+
 static int say(struct mt_held *held, uint64_t low, uint64_t size, uint64_t category)
 {
     uint64_t high = end_of(low, size);

@@ -56,4 +56,7 @@ int mt_is_mapped_block(uint64_t address, uint64_t size, uint64_t *low, uint64_t 
 /* What an event gives back to the system without more being known than what it says. */
 int mt_event_gives_back(const struct mt_event *event, uint64_t *low, uint64_t *high);
 
+/* What a buffer is for, by what was said of it. */
+enum mt_category mt_buffer_category(uint64_t category, uint64_t usage, uint64_t flags);
+
 #endif

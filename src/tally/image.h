@@ -98,7 +98,7 @@ struct mt_recording {
     struct mt_devices devices;
 };
 
-/* Appends an image with nothing known of its memory; NULL where memory ran out (recording.c). */
+/* Appends an image with nothing known of its memory; NULL where memory ran out (images.c). */
 struct mt_image *mt_image_add(struct mt_recording *recording);
 
 /* Reads the facts of one file's events into the recording (facts.c). The watch file's come last:

@@ -7,7 +7,9 @@
 #include <string.h>
 
 #include <memtally/error_code.h>
+#include <memtally/units.h>
 
+#include "base/array.h"
 #include "base/bisect.h"
 #include "tally/image.h"
 
@@ -208,4 +210,18 @@ uint64_t mt_points_at(const struct mt_point *points, size_t n, uint64_t ns)
     while (mt_bisect_next(&place))
         mt_bisect_turn(&place, points[place.middle].ns <= ns);
     return place.first ? points[place.first - 1].resident_bytes : 0;
+}
+
+struct mt_image *mt_image_add(struct mt_recording *recording)
+{
+    size_t n = recording->n_images;
+    if (mt_array_grow(recording->images, n) < 0)
+        return NULL;
+    recording->images[n] = (struct mt_image){.high_water_bytes = MT_UNKNOWN};
+    return &recording->images[recording->n_images++];
+}
+
+uint64_t mt_recording_time(const struct mt_recording *recording, uint64_t ns)
+{
+    return ns > recording->start_ns ? ns - recording->start_ns : 0;
 }

@@ -5,10 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <memtally/error_code.h>
 #include <memtally/tally.h>
 #include <memtally/units.h>
 
-#include "base/error.h"
+#include "base/out_of_memory.h"
 
 static int by_time(const void *a, const void *b)
 {
@@ -222,14 +223,14 @@ int mt_recording_timeline(const struct mt_recording *recording, struct mt_timeli
     struct mt_point *found;
     size_t n;
     if (mt_moment_timeline(recording, &found, &n) < 0)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     struct mt_timeline_point *made = calloc(n + 1, sizeof *made);
     for (size_t i = 0; made && i < n; i++)
         made[i] = (struct mt_timeline_point){mt_recording_time(recording, found[i].ns),
                                              found[i].resident_bytes};
     free(found);
     if (!made)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     *points = made;
     *n_points = n;
     return 0;

@@ -16,6 +16,7 @@
 
 #include "base/array.h"
 #include "base/error.h"
+#include "base/fail_errno.h"
 #include "tally/image.h"
 
 static int has_suffix(const char *name, const char *suffix)
@@ -44,15 +45,6 @@ static void count_damage(struct mt_recording *recording, const struct mt_record_
     damage->events_lost += file->header.events_lost;
     if (file->blocks_bad)
         note_damage(recording, file->path, file->first_bad_offset);
-}
-
-struct mt_image *mt_image_add(struct mt_recording *recording)
-{
-    size_t n = recording->n_images;
-    if (mt_array_grow(recording->images, n) < 0)
-        return NULL;
-    recording->images[n] = (struct mt_image){.high_water_bytes = MT_UNKNOWN};
-    return &recording->images[recording->n_images++];
 }
 
 /* A forked child lived before its first event, when its file began. */
@@ -184,11 +176,6 @@ static int by_start(const void *a, const void *b)
     if (x->start_ns != y->start_ns)
         return x->start_ns < y->start_ns ? -1 : 1;
     return x->pid < y->pid ? -1 : x->pid > y->pid;
-}
-
-uint64_t mt_recording_time(const struct mt_recording *recording, uint64_t ns)
-{
-    return ns > recording->start_ns ? ns - recording->start_ns : 0;
 }
 
 static int point_by_time(const void *a, const void *b)

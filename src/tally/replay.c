@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <memtally/category.h>
 #include <memtally/error_code.h>
 
 #include "base/array.h"
@@ -739,15 +740,6 @@ static int is_observed(const struct mt_replay_observer *observer, const struct m
 {
     return observer && event->field[0] != UINT64_MAX && event->ticks > observer->from_ticks &&
            event->ticks <= observer->until_ticks;
-}
-
-enum mt_category mt_buffer_category(uint64_t category, uint64_t usage, uint64_t flags)
-{
-    if (category != MT_CATEGORY_NONE && category < MT_CATEGORY_END)
-        return (enum mt_category)category;
-    if (usage == MT_USAGE_WEIGHTS || flags & MT_BUFFER_HOST_PTR)
-        return MT_CATEGORY_WEIGHTS;
-    return MT_CATEGORY_ACTIVATIONS;
 }
 
 static int learn_after(struct mt_replay *replay, struct waiting *waiting,

@@ -3,8 +3,6 @@
 #ifndef MT_TALLY_REPLAY_H
 #define MT_TALLY_REPLAY_H
 
-#include <memtally/category.h>
-
 #include "recording/reader.h"
 #include "tally/blocks.h"
 #include "tally/interned.h"
@@ -112,9 +110,6 @@ uint64_t mt_sample_bytes(uint64_t size, uint64_t interval_bytes);
 /* Bytes of blocks too small to be events that are alive: what was last counted, and by the samples
  * what came and went since. */
 uint64_t mt_replay_small_bytes(const struct mt_replay *replay);
-
-/* What a buffer is for, by what was said of it. */
-enum mt_category mt_buffer_category(uint64_t category, uint64_t usage, uint64_t flags);
 
 void mt_replay_init(struct mt_replay *replay);
 void mt_replay_finish(struct mt_replay *replay);

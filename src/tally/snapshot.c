@@ -11,6 +11,7 @@
 #include "base/array.h"
 #include "base/error.h"
 #include "base/invariant.h"
+#include "base/out_of_memory.h"
 #include "pytorch/snapshot.h"
 #include "tally/rows.h"
 #include "tally/stack_list.h"
@@ -473,7 +474,7 @@ int mt_snapshot_tally(const struct mt_snapshot *snapshot, const struct mt_moment
     if (!work.tally || !work.tally->places || !work.notes ||
         add_devices(&work, snapshot, moment) < 0 || add_notes(&work, snapshot, moment) < 0) {
         mt_tally_destroy(work.tally);
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", snapshot->path);
+        return mt_out_of_memory_for(error, snapshot->path);
     }
     MT_HOLDS(mt_tally_adds_up(work.tally));
     *tally = work.tally;

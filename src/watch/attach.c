@@ -10,6 +10,7 @@
 #include <memtally/units.h>
 
 #include "base/error.h"
+#include "base/out_of_memory.h"
 #include "base/ticks.h"
 #include "watch/watch.h"
 
@@ -57,13 +58,13 @@ int mt_attach_start(const struct mt_attach_options *options, struct mt_run **run
         return mt_fail(error, MT_EARG, MT_NO_OFFSET, "attaching needs a folder and a process");
     struct mt_run *made = calloc(1, sizeof *made);
     if (!made)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     made->is_attached = 1;
     made->pid = options->pid;
     made->group = options->group ? strdup(options->group) : NULL;
     int result = mt_run_prepare(made, &as_run, error);
     if (result == 0 && options->group && !made->group)
-        result = mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        result = mt_out_of_memory(error);
     if (result == 0)
         result = find_process(made, error);
     if (result < 0) {

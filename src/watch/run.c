@@ -19,6 +19,8 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/fail_errno.h"
+#include "base/out_of_memory.h"
 #include "base/ticks.h"
 #include "recording/reader.h"
 #include "watch/watch.h"
@@ -123,7 +125,7 @@ int mt_run_prepare(struct mt_run *run, const struct mt_run_options *options, str
     mt_host_os_init(&run->host);
     mt_cgroup_find(&run->host, run->pid, &run->cgroup);
     if (!run->scratch)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     int result = prepare_directory(run, options->directory, error);
     if (result == 0)
         result = create_file(run, options, error);
@@ -187,7 +189,7 @@ int mt_run_start(const struct mt_run_options *options, struct mt_run **run, stru
                        options->recorder_path);
     struct mt_run *made = calloc(1, sizeof *made);
     if (!made)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     int result = mt_run_prepare(made, options, error);
     if (result == 0) {
         become_parent(made);

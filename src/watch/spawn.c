@@ -15,7 +15,9 @@
 #include "base/become.h"
 #include "base/environment.h"
 #include "base/error.h"
+#include "base/fail_errno.h"
 #include "base/filters.h"
+#include "base/out_of_memory.h"
 #include "base/preload.h"
 #include "base/strbuf.h"
 #include "watch/watch.h"
@@ -255,7 +257,7 @@ int mt_spawn(const struct mt_run_options *options, const struct mt_run *run, str
     size_t first_own;
     char **environment = make_environment(options, run, &first_own);
     if (!environment)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     int result = start(options, environment, &run->child_action, error);
     free_environment(environment, first_own);
     return result;

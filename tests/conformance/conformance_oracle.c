@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include <memtally/error.h>
+#include <memtally/predict.h>
 
 #include "oracle_point.h"
 

@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-#include <memtally/predict.h>
+#include <memtally/settings.h>
 
 #define CASE_DEVICES 24
 #define CASE_FIELDS  48

@@ -4,7 +4,7 @@
 #define MT_TESTS_ORACLE_POINT_H
 
 #include <memtally/model_file.h>
-#include <memtally/predict.h>
+#include <memtally/settings.h>
 
 #include <stddef.h>
 #include <stdint.h>

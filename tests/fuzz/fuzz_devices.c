@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Events of devices as a recording may have them, in any order, of several processes. Six bytes are
  * an event: which, and five fields; a byte above 200 is a number that nothing holds. */
-#include <memtally/tally.h>
 #include <memtally/units.h>
 #include <stdlib.h>
 #include <string.h>

@@ -4,9 +4,9 @@
  * line is not empty. Every file there is a small config.json. */
 #include "tests/fuzz/model_check.h"
 
-#include "base/error.h"
-
 #include <string.h>
+
+#include "base/out_of_memory.h"
 
 #define NAME_BYTES 256 /* what a file system allows, with its end */
 
@@ -53,7 +53,7 @@ static int open_file(void *argument, const char *path, struct mt_model_source *s
     struct folder *folder = argument;
     struct opened *opened = malloc(sizeof *opened);
     if (!opened)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", path);
+        return mt_out_of_memory_for(error, path);
     if (strncmp(path, "/m/", 3) != 0 || strstr(path, "/../"))
         abort();
     *opened = (struct opened){folder, (const uint8_t *)config, sizeof config - 1};

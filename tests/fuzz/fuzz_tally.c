@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <memtally/error.h>
+#include <memtally/history.h>
 #include <memtally/recording.h>
 #include <memtally/tally.h>
 #include <memtally/units.h>

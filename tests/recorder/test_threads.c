@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <memtally/category.h>
+
 #include "recorder/harness.h"
 #include "tally/replay.h"
 

@@ -2,6 +2,7 @@
 #include "tests/support/memory_files.h"
 
 #include "base/error.h"
+#include "base/out_of_memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -50,7 +51,7 @@ static int open_memory(void *argument, const char *path, struct mt_model_source 
         return mt_fail(error, MT_ENOTFOUND, MT_NO_OFFSET, "%s: not found", path);
     struct opened *opened = malloc(sizeof *opened);
     if (!opened)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", path);
+        return mt_out_of_memory_for(error, path);
     *opened = (struct opened){memory, file};
     *source = (struct mt_model_source){.argument = opened,
                                        .size_bytes = file->size_bytes,

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/out_of_memory.h"
 
 static int is_place(const char *name)
 {
@@ -49,7 +50,7 @@ int budget_parse_needs(const char *text, struct budget_needs *needs, struct mt_e
 {
     char *words = strdup(text);
     char *rest = words;
-    int status = words ? 0 : mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    int status = words ? 0 : mt_out_of_memory(error);
     while (status == 0 && rest)
         status = parse_one(strsep(&rest, ","), needs, error);
     free(words);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The order of tests, by what they need and how long they took. */
+/* What a test is to have, and the order of tests, by what they need and how long they took. */
 #include <memtally/schedule.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,6 +10,39 @@
 #include "cli/budget/suite.h"
 
 #define SECONDS_MIN 0.001
+#define LEAST_BYTES ((uint64_t)32 << 20)
+
+static void add_need(struct budget_needs *needs, const char *place, uint64_t bytes)
+{
+    struct mt_budget_need *need = &needs->items[needs->n++];
+    *need = (struct mt_budget_need){.bytes = bytes};
+    snprintf(need->place, sizeof need->place, "%s", place);
+}
+
+/* A quarter more than was measured, since runs differ. */
+static uint64_t with_room(uint64_t bytes)
+{
+    return bytes + bytes / 4 + LEAST_BYTES;
+}
+
+void budget_needs_of(const struct budget_suite *suite, size_t test, struct budget_needs *needs)
+{
+    const struct budget_result *result = &suite->results[test];
+    if (result->needs.n) { /* it is to be tried again, with more */
+        *needs = result->needs;
+        return;
+    }
+    *needs = suite->tests->items[test].needs;
+    if (needs->n)
+        return;
+    *needs = suite->tests->fallback;
+    if (!result->was_measured)
+        return;
+    needs->n = 0;
+    add_need(needs, "host", with_room(result->last_host_bytes));
+    if (result->last_device_bytes)
+        add_need(needs, "gpu*", with_room(result->last_device_bytes));
+}
 
 /* What there is; devices are taken to be alike. */
 static void put_room(const struct budget_suite *suite, struct mt_schedule_room *room)

@@ -7,6 +7,17 @@
 
 #include "cli/budget/suite.h"
 
+const char *budget_outcome_name(enum budget_outcome outcome)
+{
+    static const char *const names[] = {
+        [BUDGET_WAITS] = "waits",   [BUDGET_PASSED] = "passed",
+        [BUDGET_FAILED] = "failed", [BUDGET_MEMORY] = "failed for memory",
+        [BUDGET_LEAKED] = "leaked", [BUDGET_TIMEOUT] = "timeout",
+        [BUDGET_CANNOT] = "cannot", [BUDGET_SKIPPED] = "skipped",
+    };
+    return (unsigned)outcome < sizeof names / sizeof *names ? names[outcome] : "?";
+}
+
 static int is_good(const struct budget_result *result)
 {
     return result->outcome == BUDGET_PASSED || result->outcome == BUDGET_SKIPPED;

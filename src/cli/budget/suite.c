@@ -19,53 +19,9 @@
 #define ASK_EVERY_NS   200000000u
 #define RENEW_EVERY_NS 500000000u
 #define KEPT_BYTES     16384
-#define LEAST_BYTES    ((uint64_t)32 << 20)
 #define RUNNING_MAX    64
 
-const char *budget_outcome_name(enum budget_outcome outcome)
-{
-    static const char *const names[] = {
-        [BUDGET_WAITS] = "waits",   [BUDGET_PASSED] = "passed",
-        [BUDGET_FAILED] = "failed", [BUDGET_MEMORY] = "failed for memory",
-        [BUDGET_LEAKED] = "leaked", [BUDGET_TIMEOUT] = "timeout",
-        [BUDGET_CANNOT] = "cannot", [BUDGET_SKIPPED] = "skipped",
-    };
-    return (unsigned)outcome < sizeof names / sizeof *names ? names[outcome] : "?";
-}
-
 /* ---- what a test is to have ---- */
-
-static void add_need(struct budget_needs *needs, const char *place, uint64_t bytes)
-{
-    struct mt_budget_need *need = &needs->items[needs->n++];
-    *need = (struct mt_budget_need){.bytes = bytes};
-    snprintf(need->place, sizeof need->place, "%s", place);
-}
-
-/* A quarter more than was measured, since runs differ. */
-static uint64_t with_room(uint64_t bytes)
-{
-    return bytes + bytes / 4 + LEAST_BYTES;
-}
-
-void budget_needs_of(const struct budget_suite *suite, size_t test, struct budget_needs *needs)
-{
-    const struct budget_result *result = &suite->results[test];
-    if (result->needs.n) { /* it is to be tried again, with more */
-        *needs = result->needs;
-        return;
-    }
-    *needs = suite->tests->items[test].needs;
-    if (needs->n)
-        return;
-    *needs = suite->tests->fallback;
-    if (!result->was_measured)
-        return;
-    needs->n = 0;
-    add_need(needs, "host", with_room(result->last_host_bytes));
-    if (result->last_device_bytes)
-        add_need(needs, "gpu*", with_room(result->last_device_bytes));
-}
 
 /* Twice as much, as far as there is. Returns whether that is more. */
 static int double_needs(const struct budget_suite *suite, struct budget_needs *needs)

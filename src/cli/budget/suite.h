@@ -54,6 +54,7 @@ struct budget_suite {
     double least_seconds;
 };
 
+/* "passed", "failed for memory" (results.c). */
 const char *budget_outcome_name(enum budget_outcome outcome);
 
 /* Runs all tests. Returns an exit status: CLI_EXIT_NO where one did not pass. A failure of memtally
@@ -64,7 +65,7 @@ int budget_suite_run(struct budget_suite *suite);
 int budget_history_read(struct budget_suite *suite, struct mt_error *error);
 int budget_history_write(const struct budget_suite *suite, struct mt_error *error);
 
-/* What a test is to have, by what it says or what was measured (suite.c). */
+/* What a test is to have, by what it says or what was measured (order.c). */
 void budget_needs_of(const struct budget_suite *suite, size_t test, struct budget_needs *needs);
 
 /* The order to start them in, with suite->planned_seconds (order.c). Returns how many are left. */

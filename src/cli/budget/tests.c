@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/out_of_memory.h"
 #include "cli/budget/lists.h"
 #include "cli/budget/toml.h"
 #include "cli/state_file.h"
@@ -50,7 +51,7 @@ static int take_command(struct budget_test *test, const json_t *command, struct 
     size_t n = json_array_size(command);
     test->argv = calloc(n + 4, sizeof *test->argv);
     if (!test->argv)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     if (json_is_string(command)) {
         test->argv[0] = shell;
         test->argv[1] = option;
@@ -95,7 +96,7 @@ static int take_environment(struct budget_test *test, const json_t *table, struc
         n++;
     test->environment = calloc(n + json_object_size(table) + 1, sizeof *test->environment);
     if (!test->environment)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     for (size_t i = 0; i < n; i++) {
         size_t length = strcspn(environ[i], "=");
         char own[256];
@@ -198,7 +199,7 @@ static int take_document(struct budget_tests *tests, struct mt_error *error)
         return mt_fail(error, MT_EFORMAT, MT_NO_OFFSET, "there are no tests in it");
     tests->items = calloc(n, sizeof *tests->items);
     if (!tests->items)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     int status = need ? take_needs(&tests->fallback, need, "defaults", error)
                       : budget_parse_needs("host=1GiB", &tests->fallback, error);
     for (; status == 0 && tests->n < n; tests->n++)

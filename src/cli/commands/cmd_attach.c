@@ -24,7 +24,6 @@
 #include "cli/progress.h"
 #include "cli/shared_options.h"
 #include "cli/words.h"
-#include "drive/running.h"
 #include "drive/stage.h"
 #include "net/http_client.h"
 

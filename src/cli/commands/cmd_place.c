@@ -8,6 +8,7 @@
 #include <memtally/place.h>
 
 #include "base/error.h"
+#include "base/out_of_memory.h"
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/document/placement.h"
@@ -175,7 +176,7 @@ static int read_pin(const char *given, struct mt_place_pin *pin, char **text,
                        given);
     *text = strndup(given, (size_t)(equals - given));
     *pin = (struct mt_place_pin){*text, device};
-    return *text ? 0 : mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    return *text ? 0 : mt_out_of_memory(error);
 }
 
 struct pins {

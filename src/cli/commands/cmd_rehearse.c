@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/out_of_memory.h"
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/cpu.h"
@@ -356,7 +357,7 @@ static int rehearse_python(const struct rehearse_options *options, const char *m
                                                .output = options->estimate.output};
     struct estimate_request *request = calloc(1, sizeof *request);
     int result = request ? estimate_request_init(request, &plain.estimate, &error)
-                         : mt_fail(&error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+                         : mt_out_of_memory(&error);
     if (result == 0)
         result = rehearse_python_request(&options->estimate, model, request->settings.n_devices,
                                          placed ? placed->device_map : NULL, &command, &error);

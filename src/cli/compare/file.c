@@ -13,6 +13,8 @@
 #include <memtally/units.h>
 
 #include "base/error.h"
+#include "base/fail_errno.h"
+#include "base/out_of_memory.h"
 #include "base/strbuf.h"
 #include "cli/json_offset.h"
 #include "drive/json_get.h"
@@ -222,7 +224,7 @@ static void read_tally(struct reading *reading, enum mt_tally_kind kind)
         return;
     }
     if (!make_room(reading, places)) {
-        reading->result = mt_fail(reading->error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        reading->result = mt_out_of_memory(reading->error);
         return;
     }
     for (size_t i = 0; i < n && !reading->result; i++) {
@@ -342,7 +344,7 @@ static int load_text(struct reading *reading)
     if (failed)
         return mt_fail(reading->error, MT_EIO, MT_NO_OFFSET, "%s: cannot be read", reading->name);
     if (mt_strbuf_failed(&reading->text))
-        return mt_fail(reading->error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(reading->error);
     return 0;
 }
 
@@ -366,8 +368,7 @@ int compare_file_read(const char *path, enum compare_unit unit, struct compare_f
     int result = load_text(&reading);
     if (result == 0) {
         reading.file = calloc(1, sizeof *reading.file);
-        result = reading.file ? parse(&reading, unit)
-                              : mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        result = reading.file ? parse(&reading, unit) : mt_out_of_memory(error);
     }
     mt_strbuf_finish(&reading.text);
     if (result)

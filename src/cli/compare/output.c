@@ -14,11 +14,6 @@
 
 const char *const compare_format_names[] = {"table", "json", "csv", NULL};
 
-const char *compare_category_name(enum mt_category category)
-{
-    return category == MT_CATEGORY_NONE ? "unattributed" : mt_category_name(category);
-}
-
 void compare_write(const struct compare_view *view, enum compare_format format,
                    const struct cli_terminal *terminal, struct mt_strbuf *out)
 {

@@ -36,7 +36,4 @@ void compare_write_table(const struct compare_view *view, const struct cli_termi
 void compare_write_json(const struct compare_view *view, struct mt_strbuf *out);
 void compare_write_csv(const struct compare_view *view, struct mt_strbuf *out);
 
-/* "unattributed" for what belongs to no category. */
-const char *compare_category_name(enum mt_category category);
-
 #endif

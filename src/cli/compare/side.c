@@ -151,3 +151,8 @@ void compare_unload(struct compare_loaded *loaded)
     cli_unload(&loaded->recording);
     *loaded = (struct compare_loaded){0};
 }
+
+const char *compare_category_name(enum mt_category category)
+{
+    return category == MT_CATEGORY_NONE ? "unattributed" : mt_category_name(category);
+}

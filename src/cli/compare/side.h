@@ -59,4 +59,7 @@ int compare_load_estimate(struct compare_loaded *loaded, const struct compare_lo
 
 void compare_unload(struct compare_loaded *loaded);
 
+/* "unattributed" for what belongs to no category. */
+const char *compare_category_name(enum mt_category category);
+
 #endif

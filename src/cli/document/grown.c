@@ -3,6 +3,7 @@
 #include "cli/document/grown.h"
 
 #include <inttypes.h>
+#include <memtally/growth.h>
 #include <memtally/recording.h>
 #include <memtally/units.h>
 

@@ -5,7 +5,7 @@
 
 #include "base/strbuf.h"
 
-struct mt_recording_growth; /* <memtally/recording.h> */
+struct mt_recording_growth; /* <memtally/growth.h> */
 
 void cli_document_grown(const struct mt_recording_growth *growth, struct mt_strbuf *out);
 

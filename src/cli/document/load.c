@@ -12,9 +12,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <memtally/error_code.h>
 #include <memtally/units.h>
 
-#include "base/error.h"
+#include "base/out_of_memory.h"
 #include "drive/json_get.h"
 
 #define LARGEST_BYTES (64 << 20)
@@ -216,7 +217,7 @@ int cli_document_kept_read(const char *folder, struct cli_document_kept **kept,
         read->notes[0] = unread_note;
     } else if (!read || read_document(read)) {
         cli_document_kept_destroy(read);
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     }
     *kept = read;
     return 0;

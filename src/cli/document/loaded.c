@@ -2,6 +2,7 @@
 /* From a recording to a document. */
 #include "cli/document/loaded.h"
 
+#include <memtally/history.h>
 #include <memtally/recording.h>
 #include <memtally/snapshot.h>
 #include <stddef.h>
@@ -9,7 +10,9 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "base/out_of_memory.h"
 #include "drive/running.h"
+#include "drive/running_words.h"
 
 static void fill_document(struct cli_loaded *loaded, const char *path, size_t n_timeline)
 {
@@ -52,7 +55,7 @@ static int load_snapshot(struct cli_loaded *loaded, const char *path,
 static int tell_unseen(struct cli_loaded *loaded, int is_model, struct mt_error *error)
 {
     struct mt_drive_words *words = calloc(1, sizeof *words);
-    int result = words ? 0 : mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    int result = words ? 0 : mt_out_of_memory(error);
     if (words)
         mt_drive_unseen_words(loaded->tally, is_model, words);
     for (size_t i = 0; words && i < words->n && result == 0; i++)

@@ -3,7 +3,6 @@
 #include "placement.h"
 
 #include <inttypes.h>
-#include <memtally/predict.h>
 #include <memtally/units.h>
 #include <stdio.h>
 #include <string.h>

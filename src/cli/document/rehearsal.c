@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A rehearsal as text for people: the command line, how it went, what would fit, what came late. */
 #include <inttypes.h>
-#include <memtally/rehearsal.h>
+#include <memtally/rehearsal_events.h>
 #include <memtally/tally.h>
 #include <memtally/units.h>
 #include <stdio.h>

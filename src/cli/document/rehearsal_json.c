@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* What only a rehearsal has, as JSON. */
+#include <memtally/rehearsal_events.h>
 #include <memtally/tally.h>
 #include <string.h>
 
-#include <memtally/rehearsal.h>
 #include <memtally/units.h>
 
 #include "drive/rehearsed.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The phases of an engine on PyTorch, the figures that it said, and PyTorch's own, as text. */
 #include <inttypes.h>
-#include <memtally/rehearsal.h>
+#include <memtally/rehearsal_events.h>
 #include <memtally/units.h>
 #include <stdio.h>
 #include <string.h>

@@ -5,6 +5,7 @@
 
 #include "cli/document/document.h"
 #include "drive/running.h"
+#include "drive/running_words.h"
 
 #define CLI_SERVER_NOTES 4
 

@@ -2,11 +2,9 @@
 /* A document as text for people: what was run, the breakdown, the machine, what was not seen; how
  * it went over time, its runs and call stacks. */
 #include <inttypes.h>
-#include <memtally/predict.h>
 #include <memtally/recording.h>
 #include <memtally/tally.h>
 #include <memtally/units.h>
-#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,80 +15,8 @@
 #include "emit/text_table.h"
 #include "internal.h"
 
-#define LABEL_COLUMNS 13
-#define FRAMES_SHOWN  12
-#define MARKS_SHOWN   20
-
-void cli_table_heading(const struct cli_terminal *terminal, const char *text, struct mt_strbuf *out)
-{
-    mt_strbuf_printf(out, "\n%s%s%s\n", cli_bold(terminal), text, cli_plain(terminal));
-}
-
-void cli_table_draw(struct mt_text_table *table, const struct cli_terminal *terminal,
-                    struct mt_strbuf *out)
-{
-    const struct mt_text_table_look look = {(size_t)terminal->columns, cli_bold(terminal),
-                                            cli_faint(terminal), cli_plain(terminal)};
-    mt_strbuf_puts(out, "\n");
-    mt_text_table_draw(table, &look, out);
-    mt_text_table_finish(table);
-}
-
-/* A label in a style, and a text that may hold anything. */
-static void put_fact(const struct cli_terminal *terminal, struct mt_strbuf *out, const char *style,
-                     const char *label, const char *text)
-{
-    struct mt_strbuf escaped = {0};
-    struct mt_strbuf wrapped = {0};
-    mt_text_escape(&escaped, text, terminal->utf8);
-    mt_text_wrap(&wrapped, mt_strbuf_text(&escaped), LABEL_COLUMNS, cli_text_columns(terminal));
-    int used = (int)strlen(label);
-    mt_strbuf_printf(out, "%s%s%s%*s", style, label, *style ? cli_plain(terminal) : "",
-                     used < LABEL_COLUMNS ? LABEL_COLUMNS - used : 0, "");
-    /* The first line's indent is where the label stands. */
-    if (wrapped.length > LABEL_COLUMNS)
-        mt_strbuf_puts(out, mt_strbuf_text(&wrapped) + LABEL_COLUMNS);
-    else
-        mt_strbuf_puts(out, "\n");
-    mt_strbuf_finish_part(&escaped, out);
-    mt_strbuf_finish_part(&wrapped, out);
-}
-
-void cli_table_fact(const struct cli_terminal *terminal, struct mt_strbuf *out, const char *label,
-                    const char *format, ...)
-{
-    char text[2048];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    put_fact(terminal, out, "", label, text);
-}
-
-const char *cli_verdict_style(const struct cli_terminal *terminal, enum mt_verdict verdict)
-{
-    switch (verdict) {
-    case MT_VERDICT_FITS:
-        return cli_tone(terminal, CLI_TONE_GOOD);
-    case MT_VERDICT_TIGHT:
-    case MT_VERDICT_SPILLS:
-    case MT_VERDICT_PAGES:
-        return cli_tone(terminal, CLI_TONE_DOUBTFUL);
-    case MT_VERDICT_CANNOT:
-    case MT_VERDICT_EXCEEDS:
-        return cli_tone(terminal, CLI_TONE_BAD);
-    case MT_VERDICT_UNKNOWN:
-    case MT_VERDICT_COUNT:
-        break;
-    }
-    return "";
-}
-
-void cli_table_verdict(const struct cli_terminal *terminal, struct mt_strbuf *out,
-                       enum mt_verdict verdict, const char *reason)
-{
-    put_fact(terminal, out, cli_verdict_style(terminal, verdict), mt_verdict_name(verdict), reason);
-}
+#define FRAMES_SHOWN 12
+#define MARKS_SHOWN  20
 
 static void put_command(const struct cli_document *document, const struct cli_terminal *terminal,
                         struct mt_strbuf *out)
@@ -288,67 +214,6 @@ static void put_machine(const struct mt_tally *tally, const struct cli_terminal 
         mt_strbuf_puts(out, mt_strbuf_text(&facts));
     }
     mt_strbuf_finish_part(&facts, out);
-}
-
-static const char *plural(uint64_t count)
-{
-    return count == 1 ? "" : "s";
-}
-
-static int all_ended_themselves(const struct mt_tally_process *processes, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (strncmp(processes[i].end, "exited", 6) != 0 &&
-            strcmp(processes[i].end, "replaced by exec") != 0)
-            return 0;
-    return 1;
-}
-
-/* A thread that lives when its process exits or calls exec leaves its block open, and nothing is
- * missing. */
-static int was_cut_short(const struct mt_tally *tally)
-{
-    return !all_ended_themselves(tally->processes, tally->n_processes) ||
-           !all_ended_themselves(tally->other_processes, tally->n_other_processes);
-}
-
-static void put_damage(const struct cli_document *document, const struct cli_terminal *terminal,
-                       struct mt_strbuf *out)
-{
-    const struct mt_recording_damage *damage = document->damage;
-    if (!damage)
-        return;
-    if (damage->files_unreadable)
-        cli_table_fact(terminal, out, "damaged", "%" PRIu64 " file%s could not be read",
-                       damage->files_unreadable, plural(damage->files_unreadable));
-    if (damage->blocks_bad)
-        cli_table_fact(terminal, out, "damaged", "%" PRIu64 " block%s could not be read",
-                       damage->blocks_bad, plural(damage->blocks_bad));
-    if (damage->first[0])
-        cli_table_fact(terminal, out, "", "first: %s", damage->first);
-    if (damage->blocks_open && was_cut_short(document->tally))
-        cli_table_fact(terminal, out, "unfinished",
-                       "%" PRIu64 " block%s read as far as written when the process ended",
-                       damage->blocks_open, plural(damage->blocks_open));
-    if (damage->events_lost)
-        cli_table_fact(terminal, out, "lost", "%" PRIu64 " event%s that the recorder had to drop",
-                       damage->events_lost, plural(damage->events_lost));
-}
-
-void cli_table_notes(const struct cli_document *document, const struct cli_terminal *terminal,
-                     struct mt_strbuf *out)
-{
-    struct mt_strbuf notes = {0};
-    put_damage(document, terminal, &notes);
-    for (size_t i = 0; i < document->tally->n_notes; i++)
-        cli_table_fact(terminal, &notes, "note", "%s", document->tally->notes[i]);
-    for (size_t i = 0; i < document->n_notes; i++)
-        cli_table_fact(terminal, &notes, "note", "%s", document->notes[i]);
-    if (notes.length) {
-        mt_strbuf_puts(out, "\n");
-        mt_strbuf_puts(out, mt_strbuf_text(&notes));
-    }
-    mt_strbuf_finish_part(&notes, out);
 }
 
 /* Spreads the points over `n` columns by time. A column shows the largest point in it; one without

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <memtally/history.h>
 #include <memtally/recording.h>
 
 #include "emit/memory_viz.h"

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/error.h"
+#include "base/out_of_memory.h"
 #include "cli/document/internal.h"
 #include "cli/document/verdict.h"
 #include "cli/estimate/estimate.h"
@@ -261,9 +261,8 @@ int estimate_best(const struct cli_call *call, struct estimate_request *request,
                               .best = call->n_operands};
     contest.results = calloc(contest.n, sizeof *contest.results);
     contest.errors = calloc(contest.n, sizeof *contest.errors);
-    int result = contest.results && contest.errors
-                     ? judge_all(&contest, error)
-                     : mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    int result =
+        contest.results && contest.errors ? judge_all(&contest, error) : mt_out_of_memory(error);
     if (!result)
         result = confirm(&contest, error);
     if (!result)

@@ -13,6 +13,7 @@
 #include <memtally/units.h>
 
 #include "base/error.h"
+#include "base/out_of_memory.h"
 #include "cli/document/internal.h"
 #include "cli/document/verdict.h"
 #include "cli/estimate/estimate.h"
@@ -412,7 +413,7 @@ int estimate_matrix(const struct cli_call *call, const struct estimate_request *
 {
     struct matrix *matrix = calloc(1, sizeof *matrix);
     if (!matrix)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     matrix->request = request;
     matrix->options = call->options;
     int code = fill(matrix, call, error);

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Which cards devices are: by their names, by a generation, or left to what their size mostly is.
  */
-#include <memtally/rehearsal.h>
-#include <memtally/tally.h>
 #include <memtally/units.h>
 #include <stdio.h>
 #include <string.h>

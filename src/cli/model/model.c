@@ -9,6 +9,8 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/fail_errno.h"
+#include "base/out_of_memory.h"
 #include "cli/hub_cache.h"
 #include "cli/model/model.h"
 #include "cli/remote_files.h"
@@ -72,7 +74,7 @@ static int read_modelfile(const char *path, char from[PATH_MAX], struct mt_error
     size_t length = text ? fread(text, 1, MODELFILE_BYTES_MAX, file) : 0;
     fclose(file);
     if (!text)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     int result = mt_ollama_modelfile_from(text, length, from, PATH_MAX);
     free(text);
     return result < 0

@@ -4,16 +4,15 @@
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <memtally/category.h>
 #include <memtally/error.h>
-#include <memtally/predict.h>
-#include <memtally/rehearsal.h>
+#include <memtally/settings.h>
 #include <memtally/units.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "base/out_of_memory.h"
 #include "cli/cpu.h"
 #include "cli/model/model.h"
 
@@ -178,7 +177,7 @@ static int read_overrides(struct estimate_request *request, const struct cli_tex
     for (size_t i = 0; i < texts->n; i++) {
         request->override_texts[i] = strdup(texts->items[i]);
         if (!request->override_texts[i])
-            return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+            return mt_out_of_memory(error);
         int result = read_override(request, request->override_texts[i], error);
         if (result)
             return result;
@@ -285,7 +284,7 @@ enum mt_program estimate_program(const struct estimate_options *options)
 static int set_environment(const struct estimate_options *options, struct mt_error *error)
 {
     if (options->no_fusion && setenv("GGML_CUDA_DISABLE_FUSION", "1", 1) < 0)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     return 0;
 }
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* One model, estimated or solved for, as a document. */
-#include <memtally/category.h>
 #include <memtally/predict.h>
 #include <stdlib.h>
 

@@ -7,9 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <memtally/error_code.h>
 #include <memtally/units.h>
 
-#include "base/error.h"
+#include "base/out_of_memory.h"
 #include "cli/profile/timeline.h"
 
 static const char one_device_note[] =
@@ -192,7 +193,7 @@ int profile_result_describe(struct mt_profile_job *job, uint64_t start_ns,
     describe_settings(job, result);
     describe_notes(job, result);
     if (!describe_phases(job, start_ns, result) || !describe_runs(job, start_ns, result))
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     return MT_OK;
 }
 

@@ -9,6 +9,8 @@
 #include <memtally/tally.h>
 
 #include "base/error.h"
+#include "base/fail_errno.h"
+#include "base/out_of_memory.h"
 #include "cli/document/shell.h"
 #include "cli/rehearse/limit.h"
 
@@ -30,7 +32,7 @@ static int read_text(const char *path, struct mt_strbuf *text, struct mt_error *
     if (text->length > LARGEST_BYTES)
         return mt_fail(error, MT_EFORMAT, LARGEST_BYTES,
                        "rehearse: %s is larger than 16 MiB, which no baseline is", path);
-    return mt_strbuf_failed(text) ? mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory") : 0;
+    return mt_strbuf_failed(text) ? mt_out_of_memory(error) : 0;
 }
 
 /* The command line as a shell takes it. */
@@ -41,7 +43,7 @@ static int read_name(char *const *argv, struct mt_strbuf *name, struct mt_error 
         cli_put_shell_word(name, *word);
     }
     if (mt_strbuf_failed(name))
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     const char *text = mt_strbuf_text(name);
     if (!strpbrk(text, "\n\r") && *text != '#' && !strchr(" \t\v\f", *text))
         return 0;

@@ -10,7 +10,7 @@
 #include "advise/answer.h"
 #include "advise/cuda_suggest.h"
 #include "advise/spills.h"
-#include "base/error.h"
+#include "base/out_of_memory.h"
 #include "cli/command.h"
 #include "cli/rehearse/command.h"
 
@@ -89,7 +89,7 @@ static int hold_to_bounds(const struct mt_drive_job *job, struct rehearse_bounds
         answer->answer.result.report.end == MT_DRIVE_INTERRUPTED)
         return 0;
     if (rehearse_bounds_tell(job, &answer->answer.result, &estimate->tally, bounds, excess))
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     if (!excess->n)
         return rehearse_baseline_keep(bounds, &estimate->tally, &rehearsal->is_added, error);
     rehearsal->beyond = excess->list;

@@ -9,6 +9,7 @@
 
 #include "advise/model.h"
 #include "base/error.h"
+#include "base/out_of_memory.h"
 #include "cli/interrupt.h"
 #include "cli/rehearse/device_names.h"
 #include "cli/rehearse/sweep_output.h"
@@ -54,7 +55,7 @@ static int render_sweep(const struct mt_advise_sweep *sweep, const struct estima
         rehearse_sweep_json(sweep, &result->document_model, out);
     else
         rehearse_sweep_table(sweep, &result->document_model, &terminal, out);
-    return mt_strbuf_failed(out) ? mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory") : 0;
+    return mt_strbuf_failed(out) ? mt_out_of_memory(error) : 0;
 }
 
 /* All points of a sweep that failed are a failure; some are lines of its table. */
@@ -117,7 +118,7 @@ static int sweep_model(struct estimate_result *made, const struct estimate_reque
 {
     struct mt_advise_sweep *sweep = calloc(1, sizeof *sweep);
     if (!sweep)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     int result = sweep_with(sweep, made, request, options, name, out, code, error);
     free(sweep);
     return result;
@@ -133,7 +134,7 @@ static int rehearse_one(struct estimate_result *made, struct estimate_request *r
     size_t n_notes = request->n_notes;
     struct mt_advise_model_report *report = calloc(1, sizeof *report);
     if (!report)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     report->folder = all->folder;
     report->n_requests = all->n_requests;
     report->with_changes = !all->no_suggest;

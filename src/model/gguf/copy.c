@@ -6,7 +6,6 @@
 #include "copy.h"
 
 #include <memtally/model_file.h>
-#include <memtally/tally.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,12 +2,12 @@
 /* Reading a config.json: its fields, and the way from them to a description. Knows no family. */
 #include "config.h"
 
-#include <memtally/tally.h>
 #include <memtally/units.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "base/out_of_memory.h"
 
 #define FIRST_PIECE (256 * 1024)
 #define NESTED_MAX  4
@@ -206,7 +206,7 @@ int mt_hf_read_span(const struct mt_model_source *source, const char *path, uint
     }
     if (!bytes || done < length) {
         free(bytes);
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", path);
+        return mt_out_of_memory_for(error, path);
     }
     *text = bytes;
     return 0;
@@ -439,7 +439,7 @@ int mt_hf_config_read(struct mt_model *model, const struct mt_model_files *files
     const char *kept_path = mt_arena_copy(&model->arena, path, strlen(path));
     if (!config || !kept_path) {
         free(config);
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", path);
+        return mt_out_of_memory_for(error, path);
     }
     model->config = config;
     int code = mt_hf_read_text(source, path, MT_HF_CONFIG_BYTES_MAX, &text, &length, error);

@@ -9,6 +9,7 @@
 #include "config.h"
 
 #include "base/error.h"
+#include "base/out_of_memory.h"
 
 #define GGUF_SHOWN 6
 
@@ -150,7 +151,7 @@ static int find_snapshot(struct mt_model *model, const struct mt_model_files *fi
     const char *within = join(&model->arena, folder, "snapshots");
     *snapshot = NULL;
     if (!within)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", folder);
+        return mt_out_of_memory_for(error, folder);
     if (!files->list || !files->is_folder(files->argument, within))
         return 0;
     int has_ref = read_ref(&model->arena, files, folder, ref, sizeof ref);
@@ -164,7 +165,7 @@ static int find_snapshot(struct mt_model *model, const struct mt_model_files *fi
                            within, all.n);
     }
     *snapshot = join(&model->arena, within, has_ref ? ref : all.name);
-    return *snapshot ? 0 : mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", folder);
+    return *snapshot ? 0 : mt_out_of_memory_for(error, folder);
 }
 
 /* Without a list only known names can be tried: a remote repository. */
@@ -177,7 +178,7 @@ static int try_names(struct mt_model *model, const struct mt_model_files *files,
         struct mt_model_source source;
         const char *path = join(&model->arena, folder, names[i]);
         if (!path)
-            return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", folder);
+            return mt_out_of_memory_for(error, folder);
         int code = files->open(files->argument, path, &source, error);
         if (code == MT_ENOTFOUND)
             continue;
@@ -214,7 +215,7 @@ int mt_model_find_in_folder(struct mt_model *model, const struct mt_model_files 
                        "%s: holds no GGUF file, no safetensors and no config.json", within);
     const char *path = join(&model->arena, within, name);
     if (!path)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", folder);
+        return mt_out_of_memory_for(error, folder);
     *found = path;
     return 0;
 }

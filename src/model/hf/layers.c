@@ -2,10 +2,10 @@
 /* From the fields of a config.json to the layers of the model. Knows no tensors. */
 #include <string.h>
 
-#include <memtally/tally.h>
 #include <memtally/units.h>
 
 #include "base/error.h"
+#include "base/out_of_memory.h"
 #include "config.h"
 #include "model/gguf/family.h"
 
@@ -725,7 +725,7 @@ int mt_hf_describe(struct mt_model *model, const struct mt_hf_config *config,
     struct mt_model_layer *layers =
         mt_arena_array(&model->arena, model->description.n_layers, sizeof *layers);
     if (!layering.types || !layering.sparse || !layers)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", config->path);
+        return mt_out_of_memory_for(error, config->path);
     code = choose_types(&layering, error);
     if (code)
         return code;

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <memtally/tally.h>
 #include <memtally/units.h>
 
 #include "build.h"

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/out_of_memory.h"
 #include "config.h"
 
 /* One file being read. */
@@ -182,7 +183,7 @@ static int add_entry(struct header *header, const struct entry *entry, struct mt
     const char *name =
         entry->key.escaped ? name_in_arena(list, &entry->key, &length) : entry->key.text;
     if (number < 0 || !dims || !name)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", header->path);
+        return mt_out_of_memory_for(error, header->path);
     if (length > UINT16_MAX)
         return fail_at(header, &entry->key, MT_ELIMIT, "a name of more than 65535 bytes", error);
     memcpy(dims, entry->dims, entry->n_dims * sizeof *dims);
@@ -252,7 +253,7 @@ static int check_overlaps(const struct header *header, struct mt_error *error)
         return 0;
     const struct mt_st_tensor **sorted = malloc(n * sizeof *sorted);
     if (!sorted)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", header->path);
+        return mt_out_of_memory_for(error, header->path);
     for (size_t i = 0; i < n; i++)
         sorted[i] = &header->list->tensors[header->first + i];
     qsort(sorted, n, sizeof *sorted, compare_offsets);
@@ -322,7 +323,7 @@ int mt_st_read_header(struct mt_st_list *list, const struct mt_model_source *sou
     if (code)
         return code;
     if (mt_st_list_keep(list, text))
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", path);
+        return mt_out_of_memory_for(error, path);
     struct header header = {.list = list,
                             .path = path,
                             .data_at = 8 + length,

@@ -9,6 +9,7 @@
 #include "safetensors.h"
 
 #include "base/error.h"
+#include "base/out_of_memory.h"
 
 #define INDEX_BYTES_MAX (UINT64_C(128) << 20)
 #define SHARDS_MAX      65536
@@ -67,7 +68,7 @@ static int add_shard(struct shards *shards, const char *name, size_t length, str
                        SHARDS_MAX);
     char *copy = mt_arena_copy(shards->arena, name, length);
     if (!copy || grow(shards))
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", shards->path);
+        return mt_out_of_memory_for(error, shards->path);
     shards->names[shards->n] = copy;
     shards->n_tensors[shards->n] = 1;
     uint32_t number = (uint32_t)shards->n++;
@@ -170,7 +171,7 @@ static int read_shard(struct reading *reading, const struct shards *shards, size
     size_t before = reading->list->n;
     const char *path = mt_hf_sibling(shards->arena, shards->path, shards->names[i]);
     if (!path)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", shards->path);
+        return mt_out_of_memory_for(error, shards->path);
     int code = reading->files->open(reading->files->argument, path, &source, error);
     if (code == MT_ENOTFOUND)
         return mt_fail(error, code, MT_NO_OFFSET,
@@ -256,7 +257,7 @@ static int read_tensors(struct mt_model *model, const struct mt_model_files *fil
 {
     struct reading reading = {model, files, calloc(1, sizeof *reading.list)};
     if (!reading.list)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", path);
+        return mt_out_of_memory_for(error, path);
     model->description.n_files = 0;
     int code = is_index(source) ? read_shards(&reading, source, path, error)
                                 : read_one(&reading, source, path, error);
@@ -278,7 +279,7 @@ static int open_sibling(struct mt_model *model, const struct mt_model_files *fil
     for (size_t i = 0; i < n; i++) {
         const char *sibling = mt_hf_sibling(&model->arena, path, names[i]);
         if (!sibling)
-            return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", path);
+            return mt_out_of_memory_for(error, path);
         int code = files->open(files->argument, sibling, source, error);
         *found = sibling;
         if (code != MT_ENOTFOUND)
@@ -319,7 +320,7 @@ static int guess_layers(struct mt_model *model, const char *path, struct mt_erro
     }
     struct mt_model_layer *layers = mt_arena_array(&model->arena, n ? n : 1, sizeof *layers);
     if (!layers)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", path);
+        return mt_out_of_memory_for(error, path);
     description->n_layers = n;
     description->layers = layers;
     for (uint64_t i = 0; i < n; i++)

@@ -5,11 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <memtally/tally.h>
-
 #include "build.h"
 
 #include "base/error.h"
+#include "base/out_of_memory.h"
 
 int mt_hf_trait(const struct mt_hf_build *build, unsigned trait)
 {
@@ -437,7 +436,7 @@ int mt_hf_derive(struct mt_model *model, const struct mt_hf_config *config, int 
     if (!only_count) {
         build.list = calloc(1, sizeof *build.list);
         if (!build.list)
-            return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", config->path);
+            return mt_out_of_memory_for(error, config->path);
     }
     int code = build_list(&build, error);
     if (code) {

@@ -12,6 +12,7 @@
 #include "model/hf/config.h"
 
 #include "base/error.h"
+#include "base/out_of_memory.h"
 
 #define MANIFEST_BYTES_MAX (UINT64_C(1) << 20)
 #define MODEL_LAYER        "application/vnd.ollama.image.model"
@@ -131,7 +132,7 @@ static int read_blob(struct mt_model *model, const struct mt_model_files *files,
     struct mt_model_source source;
     const char *blob = blob_path(&model->arena, path, manifest->model);
     if (!blob)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", path);
+        return mt_out_of_memory_for(error, path);
     int code = files->open(files->argument, blob, &source, error);
     if (code == MT_ENOTFOUND)
         return mt_fail(error, code, MT_NO_OFFSET,

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/invariant.h"
+#include "base/out_of_memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -155,11 +156,11 @@ int mt_model_open(const char *path, const struct mt_model_files *files, struct m
 {
     struct mt_model *opened = calloc(1, sizeof *opened);
     if (!opened)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", path);
+        return mt_out_of_memory_for(error, path);
     int code = 0;
     opened->description.path = mt_arena_copy(&opened->arena, path, strlen(path));
     if (!opened->description.path)
-        code = mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", path);
+        code = mt_out_of_memory_for(error, path);
     if (!code)
         code = read_path(opened, files ? files : mt_model_files_local(), path, error);
     if (code) {

@@ -11,8 +11,8 @@
 #include "flags.h"
 #include "graphs.h"
 #include "model/families.h"
-#include "predict/sheet.h"
 #include "predict/sums.h"
+#include "predict/term.h"
 
 #define STEPS_MIB 42 /* of PyTorch's allocator */
 
@@ -42,24 +42,6 @@ int mt_budget_graphs_part(const struct mt_predict_input *in, const struct mt_tor
     part->low = mt_scale(sure, 0.5);
     part->high = mt_add(mt_add(mt_scale(graphs.pool_bytes, 1.5), wide), STEPS_MIB * MT_MIB);
     return 1;
-}
-
-uint64_t mt_budget_smallest_device(const struct mt_predict_settings *settings)
-{
-    uint64_t least = UINT64_MAX;
-    for (size_t i = 0; i < settings->n_devices; i++)
-        least = settings->device_bytes[i] < least ? settings->device_bytes[i] : least;
-    return least;
-}
-
-struct mt_gpu_spec mt_budget_card(const struct mt_predict_input *in)
-{
-    const struct mt_predict_settings *settings = in->settings;
-    struct mt_gpu_row row = {.key = ""};
-    const char *name = settings->device_known ? settings->device_known[0].gpu : "";
-    if (!*name || mt_gpu_find(name, &row, NULL) < 0)
-        mt_gpu_of_size(mt_budget_smallest_device(settings), NULL, &row, NULL);
-    return row.gpu;
 }
 
 int mt_budget_complete_share(const struct mt_engine *engine, struct mt_predict_settings *settings,

@@ -11,8 +11,8 @@
 #include "budget.h"
 #include "graphs.h"
 #include "predict/driver.h"
-#include "predict/sheet.h"
 #include "predict/sums.h"
+#include "predict/term.h"
 
 /* Bytes of the stage's layers on one rank: those that see all, those with a window, and states. */
 struct cell {

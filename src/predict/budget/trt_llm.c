@@ -7,7 +7,7 @@
 
 #include "budget.h"
 #include "graphs.h"
-#include "predict/sheet.h"
+#include "predict/term.h"
 
 enum part { WEIGHTS, ENCODERS, ACTIVATIONS, WORKSPACE, CONTEXT, STATES, GRAPHS };
 

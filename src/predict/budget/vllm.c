@@ -12,7 +12,7 @@
 #include <memtally/predict.h>
 
 #include "graphs.h"
-#include "predict/sheet.h"
+#include "predict/term.h"
 
 #define HUGE_DEVICE_GIB  160
 #define LARGE_DEVICE_GIB 70

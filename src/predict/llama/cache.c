@@ -11,9 +11,10 @@
 #include <memtally/settings.h>
 
 #include "base/error.h"
+#include "base/out_of_memory.h"
 #include "internal.h"
 #include "model/families.h"
-#include "predict/sheet.h"
+#include "predict/term.h"
 
 /* DeepSeek V4 compresses this many tokens into a cell: where an indexer chooses among cells, and
  * where all of them are attended to. */
@@ -345,7 +346,7 @@ int mt_llama_cache(const struct mt_llama_plan *plan, struct mt_sheet *sheet, str
         keep_layers(&keeping);
         result = write_groups(&keeping, sheet, error);
     } else {
-        result = mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        result = mt_out_of_memory(error);
     }
     free(keeping.groups);
     free(keeping.marks);

@@ -10,9 +10,9 @@
 
 #include <memtally/settings.h>
 
-#include "base/error.h"
+#include "base/out_of_memory.h"
 #include "internal.h"
-#include "predict/sheet.h"
+#include "predict/term.h"
 
 int mt_llama_is_latent(const struct mt_model_description *d, const struct mt_model_layer *layer)
 {
@@ -112,7 +112,7 @@ int mt_llama_latent_weights(const struct mt_llama_plan *plan, struct mt_sheet *s
         return 0;
     struct halves *layers = calloc(plan->n_layers + 1, sizeof *layers);
     if (!layers)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     for (uint64_t i = 0; i < in->d->n_tensors; i++)
         if (mt_model_tensor_at(in->model, i, &tensor) == 0)
             note_half(layers, plan->n_layers, &tensor);

@@ -10,6 +10,7 @@
 #include <memtally/settings.h>
 
 #include "base/error.h"
+#include "base/out_of_memory.h"
 #include "internal.h"
 #include "predict/sheet.h"
 
@@ -60,9 +61,8 @@ int mt_llama_placement_init(struct mt_llama_placement *placement, const struct m
         return 0;
     placement->patterns = calloc(settings->n_overrides, sizeof *placement->patterns);
     placement->places = calloc(settings->n_overrides, sizeof *placement->places);
-    int result = placement->patterns && placement->places
-                     ? compile(placement, settings, error)
-                     : mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    int result = placement->patterns && placement->places ? compile(placement, settings, error)
+                                                          : mt_out_of_memory(error);
     if (result < 0)
         mt_llama_placement_finish(placement);
     return result;

@@ -6,7 +6,7 @@
 
 #include <memtally/settings.h>
 
-#include "base/error.h"
+#include "base/out_of_memory.h"
 #include "gpu/gpus.h"
 #include "internal.h"
 #include "model/gguf/family.h"
@@ -79,7 +79,7 @@ static int make_devices(struct mt_llama_plan *plan, struct mt_error *error)
     }
     free(points);
     free(device_of);
-    return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    return mt_out_of_memory(error);
 }
 
 static uint64_t least(uint64_t a, uint64_t b)

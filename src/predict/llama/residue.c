@@ -8,11 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <memtally/predict.h>
-
 #include "predict/driver.h"
 #include "predict/llama/llama.h"
-#include "predict/sheet.h"
+#include "predict/term.h"
 
 struct band {
     uint64_t low;

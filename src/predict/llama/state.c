@@ -10,8 +10,9 @@
 #include <memtally/settings.h>
 
 #include "base/error.h"
+#include "base/out_of_memory.h"
 #include "internal.h"
-#include "predict/sheet.h"
+#include "predict/term.h"
 
 /* Where a model does not say. */
 #define KIMI_HEAD_SIZE 128
@@ -117,7 +118,7 @@ int mt_llama_state(const struct mt_llama_plan *plan, struct mt_sheet *sheet, str
         mt_llama_times(plan->sequences, mt_llama_add(1, plan->in->settings->draft_tokens));
     struct holding *holdings = calloc(plan->n_devices + 1, sizeof *holdings);
     if (!holdings)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     hold_layers(plan, holdings, rows);
     int result = write_holdings(plan, holdings, rows, sheet, error);
     free(holdings);

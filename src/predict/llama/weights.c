@@ -12,10 +12,11 @@
 #include <memtally/settings.h>
 
 #include "base/error.h"
+#include "base/out_of_memory.h"
 #include "layout.h"
 #include "model/ggml_type.h"
 #include "predict/llama/internal.h"
-#include "predict/sheet.h"
+#include "predict/term.h"
 
 /* Steps that rows of a matrix are divided in over several devices. */
 #define SPLIT_ROW_STEP 128
@@ -480,7 +481,7 @@ int mt_llama_weights(const struct mt_llama_plan *plan, struct mt_sheet *sheet,
             loading.spans[i].first = UINT64_MAX;
         result = mt_llama_placement_init(&loading.placement, plan, error);
     } else {
-        mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        mt_out_of_memory(error);
     }
     if (result == 0)
         result = load_tensors(&loading, error);

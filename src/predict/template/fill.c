@@ -6,6 +6,7 @@
 #include <memtally/settings.h>
 
 #include "base/error.h"
+#include "base/out_of_memory.h"
 #include "predict/llama/internal.h"
 #include "predict/sheet.h"
 #include "template.h"
@@ -573,7 +574,7 @@ int mt_template_fill(const struct mt_template *template, const struct mt_templat
     if (!f.n_layers || f.n_layers > LAYERS_MAX)
         return mt_fail(error, MT_ELIMIT, MT_NO_OFFSET, "too many layers");
     if (make_room(&f) < 0)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     f.code = take_weights(&f);
     mt_template_facts_of_model(run, &f.facts);
     run_part(&f, MT_TEMPLATE_HEAD);

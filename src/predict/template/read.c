@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/out_of_memory.h"
 
 #define MODULUS_MAX 64
 
@@ -743,7 +744,7 @@ int mt_template_read(struct mt_arena *arena, struct mt_template_word file,
     template->factors = mt_arena_array(arena, r.most, sizeof *template->factors);
     template->facts = mt_arena_array(arena, r.most, sizeof *template->facts);
     if (!template->factors || !template->facts)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     while (text.length && !r.code)
         read_any(&r, next_line(&text));
     if (!r.code && r.part != MT_TEMPLATE_TAIL)

@@ -10,9 +10,10 @@
 #include <memtally/settings.h>
 
 #include "base/error.h"
+#include "base/out_of_memory.h"
 #include "place.h"
 #include "predict/driver.h"
-#include "predict/sheet.h"
+#include "predict/term.h"
 
 static int complete(const struct mt_model *model, const struct mt_engine *engine,
                     struct mt_predict_settings *settings, struct mt_error *error)
@@ -163,7 +164,7 @@ static int divide(const struct mt_predict_input *in, struct mt_torch_place *plac
     int failed = !limits || !more;
     free(limits);
     free(more);
-    return failed ? mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory") : 0;
+    return failed ? mt_out_of_memory(error) : 0;
 }
 
 /* Layers for which no device had room are counted on the last one: nothing can go to the host. */

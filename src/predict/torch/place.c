@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-#include "base/error.h"
+#include "base/out_of_memory.h"
 #include "predict/sheet.h"
 
 /* Bytes of all loaded tensors, and of the layers' own as the file has them. */
@@ -48,7 +48,7 @@ int mt_torch_place_init(struct mt_torch_place *place, const struct mt_predict_in
     place->layer_bytes = calloc(place->n_layers + 1, sizeof *place->layer_bytes);
     if (!place->device_of || !place->layer_bytes) {
         mt_torch_place_finish(place);
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     }
     double growth = growth_of(in, &all);
     place->input_bytes = input_of(in, growth);

@@ -11,10 +11,11 @@
 #include <memtally/settings.h>
 
 #include "base/error.h"
+#include "base/out_of_memory.h"
 #include "model/families.h"
 #include "place.h"
 #include "predict/driver.h"
-#include "predict/sheet.h"
+#include "predict/term.h"
 
 #define OPEN_CONTEXT 4096 /* tokens of a text whose length is not said */
 
@@ -310,7 +311,7 @@ static int divide(struct run *run, struct mt_error *error)
     size_t n = settings->n_devices;
     uint64_t *limits = calloc(n + 1, sizeof *limits);
     if (!limits)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     uint64_t all = run->place.input_bytes;
     uint64_t largest = 0;
     for (uint64_t i = 0; i <= run->place.n_layers; i++) {
@@ -382,7 +383,7 @@ static int predict(const struct mt_predict_input *in, struct mt_sheet *sheet,
     run.state_bytes = calloc(run.place.n_layers + 1, sizeof *run.state_bytes);
     run.late_bytes = calloc(run.place.n_layers + 1, sizeof *run.late_bytes);
     if (!run.cache_bytes || !run.state_bytes || !run.late_bytes)
-        result = mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        result = mt_out_of_memory(error);
     if (result == 0)
         result = divide(&run, error);
     if (result == 0) {

@@ -9,7 +9,7 @@
 #include <memtally/settings.h>
 
 #include "base/error.h"
-#include "predict/sheet.h"
+#include "predict/term.h"
 #include "torch.h"
 
 enum cut { CUT_EVENLY, CUT_VOCABULARY, CUT_KV_HEADS, CUT_NOT };

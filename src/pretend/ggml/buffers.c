@@ -6,6 +6,7 @@
 
 #include "engine/row_padding.h"
 #include "purpose.h"
+#include "rehearse/account_note.h"
 #include "rehearse/account_write.h"
 #include "world.h"
 

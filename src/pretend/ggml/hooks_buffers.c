@@ -8,6 +8,7 @@
 
 #include "hooks_host.h"
 #include "purpose.h"
+#include "rehearse/account_note.h"
 #include "rehearse/account_write.h"
 
 #define BUFFERS_MAX 4096u

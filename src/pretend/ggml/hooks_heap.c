@@ -13,6 +13,7 @@
 
 #include "hooks.h"
 #include "host_memory.h"
+#include "rehearse/account_note.h"
 #include "rehearse/account_write.h"
 
 #define EARLY_BYTES 65536u

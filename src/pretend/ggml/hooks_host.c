@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "host_memory.h"
-#include "rehearse/account_write.h"
 
 #define HEAD_BYTES  65536u /* before the memory: what was replaced; a page of any size */
 #define SMALL_BYTES 4096u

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "hooks_buffers.h"
+#include "rehearse/account_note.h"
 #include "rehearse/account_write.h"
 
 #define PLANS_MAX 1024u

@@ -5,6 +5,7 @@
 
 #include "host_memory.h"
 #include "purpose.h"
+#include "rehearse/account_note.h"
 #include "rehearse/account_write.h"
 #include "world.h"
 

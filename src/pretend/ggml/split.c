@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "engine/row_padding.h"
+#include "rehearse/account_note.h"
 #include "rehearse/account_write.h"
 #include "world.h"
 

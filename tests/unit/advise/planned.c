@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rehearse/account_note.h"
 #include "rehearse/account_write.h"
 
 #define KIB    UINT64_C(1024)

@@ -2,6 +2,7 @@
 #include "tests/support/unit.h"
 
 #include "base/error.h"
+#include "base/fail_errno.h"
 
 #include <errno.h>
 #include <memtally/category.h>

@@ -12,6 +12,7 @@
 #include "model/model.h"
 #include "place/internal.h"
 #include "predict/graph/graph.h"
+#include "predict/sheet.h"
 #include "predict/sheet_internal.h"
 #include "recording/reader.h"
 #include "recording/writer.h"

@@ -2,7 +2,6 @@
 /* What was measured of cards, in a state folder of the test's own. */
 #include "tests/support/unit.h"
 
-#include <memtally/tally.h>
 #include <memtally/units.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,12 +4,12 @@
 #include "drive/rehearsed.h"
 #include "tests/support/unit.h"
 
+#include <memtally/rehearsal_events.h>
 #include <memtally/tally.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <memtally/rehearsal.h>
 #include <memtally/units.h>
 
 #include "cli/document/internal.h"

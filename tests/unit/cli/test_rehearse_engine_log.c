@@ -3,7 +3,7 @@
 
 #include "drive/engine_log.h"
 
-#include <memtally/predict.h>
+#include <memtally/settings.h>
 #include <memtally/units.h>
 #include <stdio.h>
 #include <string.h>

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <memtally/predict.h>
 #include <memtally/units.h>
 
 #include "cli/rehearse/sweep_output.h"

@@ -5,7 +5,6 @@
 
 #include "look_alike.h"
 
-#include "base/error.h"
 #include "pool/driver.h"
 
 #define PAGE (2 * MIB)

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "drive/running.h"
+#include "drive/running_words.h"
 
 #define MIB       ((uint64_t)1 << 20)
 #define TOKEN     (4 * 2 * 2 * 64 * 2u) /* layers, keys and values, heads, head, bytes */

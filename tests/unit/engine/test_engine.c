@@ -3,7 +3,7 @@
 #include "engine/engine.h"
 
 #include <memtally/error.h>
-#include <memtally/predict.h>
+#include <memtally/settings.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "tests/support/unit.h"
 
-#include <memtally/tally.h>
 #include <memtally/units.h>
 
 #include "drive/journal.h"

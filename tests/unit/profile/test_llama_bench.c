@@ -2,7 +2,6 @@
 /* llama-bench's document and progress lines, as build 11434 prints them, and in pieces. */
 #include "tests/support/unit.h"
 
-#include <memtally/tally.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

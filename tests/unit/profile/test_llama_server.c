@@ -2,7 +2,6 @@
 /* llama-server's answers, as build 11434 gives them, and others. */
 #include "tests/support/unit.h"
 
-#include <memtally/tally.h>
 #include <memtally/units.h>
 #include <string.h>
 

@@ -3,7 +3,6 @@
 #include "tests/support/unit.h"
 
 #include <jansson.h>
-#include <memtally/tally.h>
 #include <memtally/units.h>
 #include <stdlib.h>
 #include <string.h>

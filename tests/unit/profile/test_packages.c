@@ -4,7 +4,6 @@
 #include "tests/support/unit.h"
 
 #include <jansson.h>
-#include <memtally/tally.h>
 #include <memtally/units.h>
 #include <string.h>
 

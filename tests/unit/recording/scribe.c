@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "scribe.h"
 
-#include <memtally/recording.h>
+#include <memtally/depth.h>
 
 #include "tests/support/unit.h"
 

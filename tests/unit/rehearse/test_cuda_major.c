@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "rehearse/rehearsal.h"
+#include "rehearse/program.h"
 
 static char folder[] = "/tmp/memtally-major-XXXXXX";
 static char program[PATH_MAX];

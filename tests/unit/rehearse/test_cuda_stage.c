@@ -2,6 +2,7 @@
 /* What a rehearsal prepares for CUDA programs: files under the sonames that programs look for, and
  * devices of the account with a row of the table of GPUs each. The look-alikes are empty files. */
 #include <memtally/error.h>
+#include <memtally/rehearsal.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,8 +17,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/error.h"
-#include "rehearse/rehearsal.h"
+#include "rehearse/account_file.h"
+#include "rehearse/program.h"
 
 #define GIB (UINT64_C(1) << 30)
 

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/environment.h"
-#include "rehearse/rehearsal.h"
+#include "rehearse/program.h"
 
 #define VARIABLES(X)                                                                               \
     X(path, "PATH=/bin")                                                                           \

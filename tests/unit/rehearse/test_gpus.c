@@ -10,7 +10,6 @@
 #include <cmocka.h>
 
 #include <memtally/error.h>
-#include <memtally/rehearsal.h>
 
 #include "gpu/gpus.h"
 

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "rehearse/account.h"
+#include "rehearse/program.h"
 #include "rehearse/rehearsal.h"
 
 #define MIB    (UINT64_C(1) << 20)

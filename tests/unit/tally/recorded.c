@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <memtally/error.h>
+#include <memtally/recording.h>
 
 #include "watch/watch.h"
 

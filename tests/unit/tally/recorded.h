@@ -6,7 +6,6 @@
 
 #include "tests/support/unit.h"
 
-#include <memtally/recording.h>
 #include <memtally/tally.h>
 
 #include "recording/reader.h"

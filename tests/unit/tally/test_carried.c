@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include <memtally/error.h>
+#include <memtally/recording.h>
 #include <memtally/units.h>
 
 /* Before anything was allocated the program and its libraries are all that there is. */

@@ -2,7 +2,6 @@
 /* Devices out of events: when memory is there, and what counts. */
 #include "tests/support/unit.h"
 
-#include <memtally/tally.h>
 #include <memtally/units.h>
 #include <stdio.h>
 #include <stdlib.h>

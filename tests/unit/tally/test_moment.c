@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <memtally/error.h>
+#include <memtally/recording.h>
 #include <memtally/units.h>
 
 static const char one_mapping[] = "10000000-20000000 rw-p 00000000 00:00 0 \n"

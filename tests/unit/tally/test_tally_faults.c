@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include <memtally/error.h>
+#include <memtally/recording.h>
 
 #include "tests/support/failing_allocations.h"
 

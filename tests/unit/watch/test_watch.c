@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What is seen of a process tree while it runs, and what is left when someone is killed. */
+#include <memtally/recording.h>
 #include <memtally/units.h>
 
 #include "tests/support/nobody.h"

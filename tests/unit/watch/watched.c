@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <memtally/error.h>
+#include <memtally/recording.h>
 
 char watched_folder[64];
 

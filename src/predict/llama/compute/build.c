@@ -7,7 +7,7 @@
 
 #include <memtally/settings.h>
 
-#include "base/error.h"
+#include "base/out_of_memory.h"
 #include "predict/llama/internal.h"
 #include "predict/sheet.h"
 
@@ -100,7 +100,7 @@ int mt_build_init(struct mt_build *build, struct mt_graph *graph, const struct m
     build->windowed.cells = plan->swa_cells;
     build->layers = mt_arena_array(graph->arena, build->n_layers + 1, sizeof *build->layers);
     if (!build->layers)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     return take_weights(build, error);
 }
 

@@ -11,11 +11,12 @@
 #include <memtally/settings.h>
 
 #include "base/error.h"
+#include "base/out_of_memory.h"
 #include "build.h"
 #include "engine/flash_kernel.h"
 #include "predict/llama/internal.h"
 #include "predict/llama/old/compute.h"
-#include "predict/sheet.h"
+#include "predict/term.h"
 
 /* A model of more than this is not one. */
 #define LAYERS_MAX       512
@@ -428,7 +429,7 @@ int mt_llama_compute(const struct mt_llama_plan *plan, struct mt_sheet *sheet,
     }
     struct mt_compute_buffer *buffers = calloc(plan->n_devices + 1, sizeof *buffers);
     if (!buffers)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+        return mt_out_of_memory(error);
     int result = mt_llama_compute_buffers(plan, buffers, error);
     if (result == 0)
         write_sheet(plan, buffers, sheet);

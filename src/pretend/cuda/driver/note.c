@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "pretend/cuda/pretend_cuda.h"
+#include "rehearse/account_note.h"
 #include "rehearse/account_write.h"
 #include "world.h"
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The bytes that ranges take of a device, and their events in the account. */
+#include "pretend/cuda/driver/memory/linear.h"
 #include "pretend/cuda/driver/memory/memory.h"
+#include "rehearse/account_note.h"
 #include "rehearse/account_write.h"
 
 uint32_t pretend_place(int device)

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "pretend/cuda/abi/driver_calls.h"
+#include "pretend/cuda/driver/memory/linear.h"
 #include "pretend/cuda/driver/memory/memory.h"
 #include "pretend/cuda/driver/world.h"
 

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "pretend/cuda/abi/driver_calls.h"
+#include "pretend/cuda/driver/memory/linear.h"
 #include "pretend/cuda/driver/memory/memory.h"
-#include "rehearse/account_write.h"
 
 #define FLAGS_ALL 15u /* free at launch, upload, launch by the device, priorities of nodes */
 

@@ -7,6 +7,7 @@
 
 #include "base/bisect.h"
 #include "memory.h"
+#include "rehearse/account_note.h"
 #include "rehearse/account_write.h"
 
 #define HOST_PAGE 4096u

@@ -2,7 +2,9 @@
 /* Linear memory of devices: cuMemAlloc and its kin. */
 #include "memory.h"
 
+#include "linear.h"
 #include "pretend/cuda/take.h"
+#include "rehearse/account_note.h"
 #include "rehearse/account_write.h"
 
 #define PITCH_BYTES 512u

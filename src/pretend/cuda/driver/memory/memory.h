@@ -10,8 +10,6 @@
 
 #include <sys/types.h>
 
-#include <memtally/category.h>
-
 #include "pretend/cuda/abi/driver_memory.h"
 #include "pretend/cuda/driver/world.h"
 
@@ -105,10 +103,6 @@ void pretend_written_clear(CUdeviceptr pointer, uint64_t bytes);
 CUresult pretend_charge(const struct pretend_range *range, uint64_t asked, const char *name);
 /* The same, without an event if it does not fit. */
 CUresult pretend_charge_quietly(const struct pretend_range *range, const char *name);
-/* Tells the account what was refused, also where no addresses are left. CUDA_ERROR_OUT_OF_MEMORY.
- */
-CUresult pretend_refuse_addresses(int device, enum mt_category category, uint64_t asked,
-                                  const char *name);
 /* Gives it back. */
 void pretend_discharge(const struct pretend_range *range);
 /* The account's number of a device. */
@@ -118,8 +112,6 @@ uint32_t pretend_place(int device);
 #define PRETEND_SMALL_BELOW (UINT64_C(1) << 20)
 #define PRETEND_UNIT        512u
 
-CUresult pretend_slab_take(int device, uint64_t bytes, enum mt_category category, const char *name,
-                           CUdeviceptr *pointer);
 void pretend_slab_give(struct pretend_range *small);
 /* The first of a slab's range from `from` on, NULL past the last; the one that has `pointer`. */
 struct pretend_range *pretend_slab_next(const struct pretend_range *range, CUdeviceptr from);
@@ -145,14 +137,9 @@ static inline uint64_t pretend_round_up(uint64_t bytes, uint64_t to)
     return (bytes + to - 1) / to * to;
 }
 
-/* Linear memory (memory.c). Takes memory of a device as cuMemAlloc does. Lock not held. */
-CUresult pretend_memory_take(CUdevice device, uint64_t bytes, enum mt_category category,
-                             const char *name, CUdeviceptr *pointer);
+/* Linear memory (memory.c). Gives back what pretend_memory_take() of linear.h took. Lock not held.
+ */
 CUresult pretend_memory_give(CUdeviceptr pointer);
-
-/* The same, lock held. */
-CUresult pretend_linear_take(int device, uint64_t bytes, enum mt_category category,
-                             const char *name, CUdeviceptr *pointer);
 
 /* What the account was told of a part of a pool is over. */
 void pretend_usage_ended(struct pretend_range *pooled);

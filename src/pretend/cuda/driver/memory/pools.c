@@ -7,7 +7,9 @@
 
 #include <stdlib.h>
 
+#include "linear.h"
 #include "pretend/cuda/driver/table.h"
+#include "rehearse/account_note.h"
 #include "rehearse/account_write.h"
 
 #define CHUNK_BYTES (UINT64_C(32) << 20) /* that a pool reserves at least, where there is room */

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "pretend/cuda/driver/table.h"
+#include "rehearse/account_note.h"
 #include "rehearse/account_write.h"
 #include "virtual.h"
 

@@ -3,6 +3,7 @@
  * the last of them is gone. What libraries take for a purpose lies in pages of that purpose. */
 #include <stdlib.h>
 
+#include "linear.h"
 #include "memory.h"
 
 #define UNITS     (PRETEND_PAGE / PRETEND_UNIT)

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "pretend/cuda/driver/table.h"
+#include "rehearse/account_note.h"
 #include "rehearse/account_write.h"
 
 static struct pretend_table handles;

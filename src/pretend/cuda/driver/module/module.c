@@ -13,6 +13,7 @@
 
 #include "base/bisect.h"
 #include "pretend/cuda/abi/driver_calls.h"
+#include "pretend/cuda/driver/memory/linear.h"
 #include "pretend/cuda/driver/memory/memory.h"
 
 #define GLOBAL_BYTES 65536u /* of a variable whose size only the image knows */
