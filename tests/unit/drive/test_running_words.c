@@ -17,6 +17,7 @@
 #define WEIGHTS   (2 * (2 * 4096 * 256 + 4 * PER_LAYER + 256u))
 #define PER_LAYER (2 * 256 * 256 + 2 * 256 * 128 + 3 * 256 * 512 + 2 * 256)
 #define ROTARY    (2 * 4096 * 64u) /* vLLM keeps the sines and cosines of all positions */
+#define SCALES    (4 * 7 * 512u)   /* and seven numbers for each of four layers, in blocks of 512 */
 
 static char folder[] = "/tmp/memtally-words-XXXXXX"; /* of a config.json */
 static char gguf[64];                                /* beside it */
@@ -180,7 +181,7 @@ static void test_tokens_of_a_pool_times_the_bytes_of_one(void **state)
             16000 * TOKEN);
         assert_int_equal(
             bytes_of(&words, cases[i].place, MT_CATEGORY_WEIGHTS, MT_PROVENANCE_DERIVED),
-            WEIGHTS + ROTARY);
+            WEIGHTS + ROTARY + SCALES);
         assert_string_equal(words.why, "");
     }
 }
