@@ -29,7 +29,7 @@ enum part {
     GRAPHS,
     COMMUNICATORS,
     PICTURES,
-    PICTURES_LATER
+    PICTURES_KEPT
 };
 
 struct rank {
@@ -251,13 +251,27 @@ static struct mt_budget_part communicators_of(const struct mt_predict_input *in)
     return part;
 }
 
-/* A part of models that see pictures, on the first card. */
-static struct mt_budget_part pictures_of(const struct mt_predict_input *in,
-                                         const struct mt_budget_rank *rank,
-                                         enum mt_budget_stand stand, const char *key)
+/* Whether pictures go to the engine through a pool on the card: of some families, on large Hoppers.
+ */
+static int pools_pictures(const struct mt_predict_input *in)
 {
-    uint64_t bytes = in->d->sees && rank->stage.is_first ? mt_engine_number(in->engine, key, 0) : 0;
-    return (struct mt_budget_part){stand, bytes, 0, bytes};
+    uint64_t least = mt_engine_number(in->engine, "pictures.device", 0);
+    return mt_engine_has(in->engine, "pictures.models", in->d->architecture) &&
+           mt_budget_card(in).capability / 10 == 9 &&
+           mt_budget_smallest_device(in->settings) >= least;
+}
+
+/* What of the cache's share is left free for pictures, and what their pool takes, on the first
+ * card. */
+static void add_pictures(const struct mt_predict_input *in, struct mt_budget_rank *rank)
+{
+    int is_there = in->d->sees && rank->stage.is_first;
+    int has_pool = is_there && pools_pictures(in);
+    uint64_t pool = has_pool ? mt_engine_number(in->engine, "pictures.pool", 0) : 0;
+    uint64_t kept = is_there ? mt_engine_number(in->engine, "pictures.kept", 0) : 0;
+    kept = has_pool ? pool : kept;
+    mt_budget_add(rank, (struct mt_budget_part){MT_BUDGET_BEFORE, pool, 0, pool});
+    mt_budget_add(rank, (struct mt_budget_part){MT_BUDGET_SET_ASIDE, kept, kept, kept});
 }
 
 static void make_rank(const struct mt_predict_input *in, struct mt_budget_rank *rank)
@@ -282,8 +296,7 @@ static void make_rank(const struct mt_predict_input *in, struct mt_budget_rank *
                                                 mt_mul(activations, 2)});
     mt_budget_add(rank, graphs);
     mt_budget_add(rank, communicators_of(in));
-    mt_budget_add(rank, pictures_of(in, rank, MT_BUDGET_BEFORE, "pictures"));
-    mt_budget_add(rank, pictures_of(in, rank, MT_BUDGET_SET_ASIDE, "pictures.later"));
+    add_pictures(in, rank);
     ((struct rank *)rank)->cell = make_cell(in, &rank->stage);
     ((struct rank *)rank)->rope_bytes = rope;
     ((struct rank *)rank)->anew_bytes = anew;
@@ -374,10 +387,11 @@ static void write_rank(const struct mt_predict_input *in, const struct mt_budget
         write_bounded(sheet, rank, COMMUNICATORS, MT_CATEGORY_COMMUNICATION, "communicators",
                       "communicators");
     if (rank->parts[PICTURES].bytes)
-        write_bounded(sheet, rank, PICTURES, MT_CATEGORY_WORKSPACE, "pool of pictures", "pictures");
-    if (rank->parts[PICTURES_LATER].bytes)
-        write_bounded(sheet, rank, PICTURES_LATER, MT_CATEGORY_WORKSPACE, "kept for pictures",
-                      "pictures.later");
+        write_bounded(sheet, rank, PICTURES, MT_CATEGORY_WORKSPACE, "pool of pictures",
+                      "pictures.pool");
+    if (rank->parts[PICTURES_KEPT].bytes)
+        write_bounded(sheet, rank, PICTURES_KEPT, MT_CATEGORY_WORKSPACE, "kept for pictures",
+                      "pictures.kept");
     mt_driver_write_torch(in, rank->device, sheet);
 }
 
@@ -387,7 +401,7 @@ static void fill_pool(const struct mt_predict_input *in, const struct mt_budget_
     const struct cell *cell = cell_of(rank);
     uint64_t context_tokens = in->settings->context_tokens;
     pool->weights_bytes = rank->parts[WEIGHTS].bytes + rank->parts[ENCODERS].bytes;
-    pool->other_bytes = rank->parts[PICTURES_LATER].bytes;
+    pool->other_bytes = rank->parts[PICTURES_KEPT].bytes;
     pool->bytes_per_token = cell->full;
     pool->pool_tokens = tokens->n;
     pool->pool_tokens_low = tokens->low;

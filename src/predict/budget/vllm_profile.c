@@ -270,6 +270,22 @@ uint64_t mt_vllm_logit_rows(const struct mt_predict_settings *settings)
                                                           : settings->batched_tokens;
 }
 
+/* What a tensor's block has beside it, where vLLM has PyTorch divide no large block as it profiles.
+ */
+static uint64_t rest_of(const struct mt_predict_input *in, uint64_t bytes)
+{
+    uint64_t whole = mt_engine_number(in->engine, "activations.whole", 0);
+    return whole ? mt_torch_block_bytes(bytes, whole) - bytes : 0;
+}
+
+/* Rows of 32 bit are a tensor each; half of one are those of 16. */
+static uint64_t rests_of_logits(const struct mt_predict_input *in, uint64_t logits, double factor)
+{
+    uint64_t tensors = (uint64_t)factor;
+    uint64_t half = factor > (double)tensors ? rest_of(in, logits / 2) : 0;
+    return mt_add(mt_mul(tensors, rest_of(in, logits)), half);
+}
+
 /* The first runner samples from hidden states of its own in place of those that it picked. */
 static uint64_t sampler_bytes(const struct mt_predict_input *in)
 {
@@ -284,7 +300,10 @@ static uint64_t sampler_bytes(const struct mt_predict_input *in)
     double factor =
         is_second ? mt_engine_real(in->engine, "activations.logits.second", first) : first;
     uint64_t picked = mt_mul(mt_mul(rows, row), is_second ? 1 : 2);
-    return mt_add(mt_add(mt_scale(logits, factor), picked), hidden);
+    uint64_t bytes = mt_add(mt_add(mt_scale(logits, factor), picked), hidden);
+    if (is_second)
+        bytes = mt_add(bytes, mt_add(rests_of_logits(in, logits, factor), rest_of(in, hidden)));
+    return bytes;
 }
 
 /* ---- what stays ---- */

@@ -18,6 +18,7 @@
 #define WEIGHTS   (2 * (2 * 4096 * 256 + 4 * PER_LAYER + 256u))
 #define PER_LAYER (2 * 256 * 256 + 2 * 256 * 128 + 3 * 256 * 512 + 2 * 256)
 #define ROTARY    (2 * 4096 * 64u) /* vLLM keeps the sines and cosines of all positions */
+#define SCALES    (4 * 7 * 512u)   /* and seven numbers for each of four layers, in blocks of 512 */
 
 /* Single numbers of each layer's attention that vLLM makes before 0.15, each in a block of
  * PyTorch's smallest size. */

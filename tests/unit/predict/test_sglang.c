@@ -184,7 +184,8 @@ static void test_reserve_follows_version_and_model(void **state)
 }
 
 /* The log of a rehearsal of 0.5.23 with Qwen3-VL-8B on an H100: 77.14 of 79.18 GiB are free before
- * the weights, and "Reserving 1.00 GB of the KV budget". Two contexts are 1.06 GiB of the 2.04. */
+ * the weights, and "Reserving 1.00 GB of the KV budget". Two contexts are 1.06 GiB of the 2.04. By
+ * the source, other families and cards have no pool, and 100 MiB of encoded pictures. */
 static void test_pictures_have_a_pool_and_a_process(void **state)
 {
     uint64_t device = 81080 * MADE_MIB;
@@ -197,6 +198,7 @@ static void test_pictures_have_a_pool_and_a_process(void **state)
     make_model(&made, &llama_3_1_8b);
     struct mt_estimate *blind = estimate(settings);
     made.model.description.sees = 1;
+    made.model.description.architecture = "qwen3vl";
     struct mt_estimate *seeing = estimate(settings);
     assert_int_equal(blind->pool.other_bytes, 0);
     assert_int_equal(seeing->pool.other_bytes, MADE_GIB);
@@ -204,6 +206,16 @@ static void test_pictures_have_a_pool_and_a_process(void **state)
     uint64_t blind_before = (uint64_t)((double)blind->pool.requested_bytes / 0.9);
     assert_in_range(free_before / MADE_MIB, 78950, 79035); /* 77.14 GiB are 78,991 MiB */
     assert_in_range((blind_before - free_before) / MADE_MIB, 1024 + 500, 1024 + 580);
+    made.model.description.architecture = "gemma3";
+    struct mt_estimate *other = estimate(settings);
+    assert_int_equal(other->pool.other_bytes, 100 * MADE_MIB);
+    assert_int_equal(other->pool.requested_bytes, blind->pool.requested_bytes);
+    made.model.description.architecture = "qwen3vl";
+    device = 24 * MADE_GIB;
+    struct mt_estimate *small = estimate(settings);
+    assert_int_equal(small->pool.other_bytes, 100 * MADE_MIB);
+    mt_estimate_destroy(small);
+    mt_estimate_destroy(other);
     mt_estimate_destroy(blind);
     mt_estimate_destroy(seeing);
 }

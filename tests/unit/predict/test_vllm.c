@@ -624,6 +624,28 @@ static void test_scales_of_experts_in_mxfp4_are_there_once_in_newer_versions(voi
     mt_estimate_destroy(now);
 }
 
+/* The trace of a rehearsal of 0.30.0 with gpt-oss-20b: at the peak two tensors of 188,743,680
+ * bytes, four rows of 2,880 numbers for each of 8,192 tokens, beside four of hidden states and 32
+ * choices. */
+static void test_kernels_of_mxfp4_have_rows_of_their_own(void **state)
+{
+    struct mt_predict_settings settings = on_h100("vllm@0.30.0", 1);
+    (void)state;
+    make_mxfp4();
+    for (size_t i = 0; i < 36; i++) {
+        made.layers[i].experts = 32;
+        made.layers[i].experts_used = 4;
+    }
+    made.model.description.experts = 32;
+    settings.eager = 1;
+    settings.batched_tokens = 8192;
+    settings.sequences = 256;
+    struct mt_estimate *result = estimate(settings);
+    assert_int_equal(result->pool.activations_bytes,
+                     2 * UINT64_C(188743680) + 8192 * (4 * 2880 * 2 + 32 * 4));
+    mt_estimate_destroy(result);
+}
+
 static double share(uint64_t bytes, uint64_t whole)
 {
     return (double)bytes / (double)whole;
@@ -725,6 +747,7 @@ int main(void)
         cmocka_unit_test(test_weights_keep_the_rest_of_blocks_that_rotations_freed),
         cmocka_unit_test(test_layers_of_attention_have_scales),
         cmocka_unit_test(test_experts_in_mxfp4_are_padded_to_the_tiles_of_kernels),
+        cmocka_unit_test(test_kernels_of_mxfp4_have_rows_of_their_own),
         cmocka_unit_test(test_scales_of_experts_in_mxfp4_are_there_once_in_newer_versions),
         cmocka_unit_test(test_a_version_that_was_not_read_has_wider_bands_and_says_so),
         cmocka_unit_test(test_the_tightest_stage_bounds_the_caches_of_all),
