@@ -71,7 +71,6 @@ class Layers:
         os.register_at_fork(after_in_child=self._in_child)
         self.torch.nn.modules.module.register_module_parameter_registration_hook(self._registered)
         hooks.replace(self.torch.autograd, "backward", self._around_backward)
-        hooks.replace(self.torch.nn.Module, "__setstate__", self._around_setstate, unseen=True)
         watch.when_imported("transformers.cache_utils", self._wrap_caches)
 
     def _in_child(self):
@@ -85,16 +84,6 @@ class Layers:
     def _registered(self, module, name, parameter):
         if not self.is_compiling():
             self._quietly(self._look_out_for, module)
-
-    def _around_setstate(self, setstate):
-        """A module that copy.deepcopy() or pickle makes registers nothing."""
-
-        def setstate_and_look_out(module, *args, **kwargs):
-            result = setstate(module, *args, **kwargs)
-            self._registered(module, "", None)
-            return result
-
-        return setstate_and_look_out
 
     def _look_out_for(self, module):
         self.unclaimed[id(module)] = module

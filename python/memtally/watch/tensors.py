@@ -210,6 +210,8 @@ class Holders:
             is_own = isinstance(kind, type) and kind.__module__ == module.__name__ and called in name
             if is_own and not (has_layers and name == "Cache"):
                 around = self.caches.around_layer if has_layers and issubclass(kind, module.CacheLayerMixin) else self._around_update
+                for function in vars(kind).keys() & caches.MOVES if has_layers else ():
+                    hooks.replace(module, name + "." + function, self.caches.around_move)
                 for update in [one for one in vars(kind) if one == "update" or one.startswith("update_")]:
                     hooks.replace(module, name + "." + update, around)
 
