@@ -298,23 +298,15 @@ static void read_end(struct mt_torch_process *process, struct cursor *cursor, in
         end_block(process, index, time_ns);
 }
 
-static void read_private(struct mt_torch_process *process, struct cursor *cursor)
+static void read_private(struct mt_torch_process *process, struct cursor *cursor, int is_over)
 {
+    uint64_t end_ns = is_over ? take_decimal(cursor) : UINT64_MAX;
     uint64_t address = take_address(cursor);
     uint32_t index = mt_torch_map_get(&process->live_segments, address);
     if (cursor->is_bad || index == MT_TORCH_NONE)
         return;
     process->segments.at[index].is_private = 1;
-    process->segments.at[index].private_end_ns = UINT64_MAX;
-}
-
-static void read_private_end(struct mt_torch_process *process, struct cursor *cursor)
-{
-    uint64_t time_ns = take_decimal(cursor);
-    uint64_t address = take_address(cursor);
-    uint32_t index = mt_torch_map_get(&process->live_segments, address);
-    if (!cursor->is_bad && index != MT_TORCH_NONE)
-        process->segments.at[index].private_end_ns = time_ns;
+    process->segments.at[index].private_end_ns = end_ns;
 }
 
 static void read_rest_of_block(struct mt_torch_process *process, struct cursor *cursor)
@@ -596,10 +588,8 @@ static void read_by_letter(struct mt_torch_process *process, struct cursor *curs
         read_end(process, cursor, letter == 'e');
         break;
     case 'p':
-        read_private(process, cursor);
-        break;
     case 'q':
-        read_private_end(process, cursor);
+        read_private(process, cursor, letter == 'q');
         break;
     case 'r':
         read_rest_of_block(process, cursor);

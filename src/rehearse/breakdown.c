@@ -171,16 +171,14 @@ static int add_pool(const struct told *told, const struct mt_noted *noted,
 }
 
 /* An allocation as the account has it. Buffers of ggml's whose use the engine does not tell are for
- * computing: outputs, as a rule. What a library was told of memory of CUDA's that is another
- * allocator's, it may be no longer. */
+ * computing: outputs, as a rule. Of CUDA's what a library was told of another allocator's memory
+ * may be over, and how much it takes for itself its look-alike knows by a rule. */
 static int add_whole(const struct mt_breakdown_source *source, uint8_t place,
                      const struct mt_noted *noted, struct mt_breakdown *parts)
 {
     const struct mt_rehearsal_event *event = &noted->event;
     struct mt_breakdown_part part = {.category = event->category,
-                                     .provenance = source->is_cuda && noted->was_told
-                                                       ? MT_PROVENANCE_DERIVED
-                                                       : MT_PROVENANCE_EXACT,
+                                     .provenance = MT_PROVENANCE_EXACT,
                                      .bytes = event->bytes,
                                      .low_bytes = event->bytes,
                                      .high_bytes = event->bytes,
@@ -188,6 +186,8 @@ static int add_whole(const struct mt_breakdown_source *source, uint8_t place,
                                      .name = event->name,
                                      .detail = event->detail};
     int is_device = place != MT_ACCOUNT_HOST;
+    if (source->is_cuda && (noted->was_told || part.category == MT_CATEGORY_WORKSPACE))
+        part.provenance = MT_PROVENANCE_DERIVED;
     if (!part.category && !source->is_cuda)
         part.category = MT_CATEGORY_ACTIVATIONS;
     if (!part.category && is_device && !strcmp(event->name, MT_ACCOUNT_SHARED_NAME)) {

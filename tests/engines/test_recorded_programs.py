@@ -102,6 +102,13 @@ def test_cuda_graphs():
     peaks_are_pytorchs(*seen("capture"), blocks=False)
 
 
+def test_a_model_and_its_copy():
+    said, observed = seen("copied")
+    peaks_are_pytorchs(said, observed)
+    (place,) = places(observed)
+    assert row(place, "weights") == said[0]["weights"] and row(place, "training") == said[0]["gradients"] + said[0]["state"], (said, place)
+
+
 def test_pools_of_the_programs_own_and_of_graphs_that_are_gone_are_no_graphs():
     said, observed = seen("pooled")
     peaks_are_pytorchs(said, observed, blocks=False)

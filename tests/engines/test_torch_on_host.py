@@ -41,8 +41,10 @@ def test_a_cache_is_known_between_tokens_however_quick_they_are():
         with open(os.path.join(folder, "sitecustomize.py"), "w", encoding="utf-8") as file:
             file.write("from _memtally_helper.watch import caches\ncaches.QUICK = 1000\n")
         environment = on_host.stage(os.path.join(folder, "stage")) | {"PYTHONPATH": folder}
-        said, _, midway = on_host.record(folder, environment, "dense", "float32", "1", "midway", marked="midway")
-    assert on_host.recorded_parts(midway)["kv_cache"] == said["midway"] > 0, (on_host.recorded_parts(midway), said)
+        for how in ("midway", "beams"):
+            os.makedirs(os.path.join(folder, how))
+            said, _, midway = on_host.record(os.path.join(folder, how), environment, "dense", "float32", "1", how, marked="midway")
+            assert on_host.recorded_parts(midway)["kv_cache"] == said["midway"] > 0, (how, on_host.recorded_parts(midway), said)
 
 
 def both(name, *options, **more):

@@ -20,6 +20,7 @@ from . import cpu, hooks
 
 STATE = re.compile("conv|ssm|recurrent|state|rnn|linear|memory")
 KEYS_AND_VALUES = re.compile("key|value|kv")
+MOVES = {"reorder_cache", "batch_repeat_interleave", "batch_select_indices", "offload", "prefetch"}  # that give a layer other tensors
 DEPTH = 6  # of what is within a cache
 QUICK = 0.01  # seconds for a token: what was not looked at yet is not told of a program that is killed
 TOGETHER = 16  # tokens in quick succession that are timed together
@@ -258,6 +259,15 @@ class Caches:
 
         update_and_look._torchdynamo_inline = update
         return update_and_look
+
+    def around_move(self, move):
+        """Makes a function that puts what a layer holds elsewhere: a search in beams does so for each token."""
+        look = hooks.plain(self.look_at_layer)
+
+        def look_at_it(_, layer, *args, **kwargs):
+            look(layer)
+
+        return hooks.followed(move, self.is_compiling, look_at_it)
 
     def look_at(self, cache, tell=None):
         """At a cache, or at one layer of it, whose tensors come and go. Never raises."""

@@ -2,8 +2,8 @@
 """What holds a tensor says what it is for: parameters and buffers of modules, gradients, the
 optimizer's state, caches of transformers.
 
-Modules are found as they register their parameters and are held weakly. They say what is theirs
-when they register it and when it moves to a device, and are looked through after phases, at backward
+Modules are found as they register their parameters, or as copies of others and out of a pickle, and are held weakly. They say what
+is theirs when they register it and when it moves to a device, and are looked through after phases, at backward
 passes and optimizer steps and now and then, for no more than a part of the time.
 """
 
@@ -37,6 +37,7 @@ class Holders:
         module.register_module_parameter_registration_hook(self._registration("parameters"))
         module.register_module_buffer_registration_hook(self._registration("buffers"))
         hooks.replace(module.Module, "_apply", self._after(lambda arguments: self._look_at(arguments[0], self.tell_anew)), unseen=True)
+        hooks.replace(module.Module, "__setstate__", self._after(lambda arguments: self._look_at_copy(arguments[0])), unseen=True)
         hooks.replace(self.torch.autograd, "backward", self._after(lambda _: self.look_now_and_then()), unseen=True)
         try:
             from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
@@ -47,9 +48,7 @@ class Holders:
 
     def _registration(self, kind):
         def registered(module, name, tensor):
-            key = id(module)
-            if key not in self.modules:
-                self.modules[key] = weakref.ref(module, lambda _: self.modules.pop(key, None))
+            self._keep(module)
             try:
                 if not self.is_compiling():
                     self.tell_anew(tensor, "weights", kind)
@@ -57,6 +56,16 @@ class Holders:
                 self.trace.failed("parameters and buffers", error)
 
         return registered
+
+    def _keep(self, module):
+        key = id(module)
+        if key not in self.modules:
+            self.modules[key] = weakref.ref(module, lambda _: self.modules.pop(key, None))
+
+    def _look_at_copy(self, module):
+        """A module that copy.deepcopy() or pickle made: it registers nothing."""
+        self._keep(module)
+        self._look_at(module, self.tell_anew)
 
     def _after(self, call):
         """A function with a call after it, which gets its arguments."""
@@ -201,6 +210,8 @@ class Holders:
             is_own = isinstance(kind, type) and kind.__module__ == module.__name__ and called in name
             if is_own and not (has_layers and name == "Cache"):
                 around = self.caches.around_layer if has_layers and issubclass(kind, module.CacheLayerMixin) else self._around_update
+                for function in vars(kind).keys() & caches.MOVES if has_layers else ():
+                    hooks.replace(module, name + "." + function, self.caches.around_move)
                 for update in [one for one in vars(kind) if one == "update" or one.startswith("update_")]:
                     hooks.replace(module, name + "." + update, around)
 

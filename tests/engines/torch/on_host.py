@@ -125,6 +125,20 @@ def midway(model, batch):
     return {"midway": sums[NEW // 2 - 1]}, (sums,)
 
 
+def beams(model, batch):
+    """A search in beams gives layers other tensors between two tokens; the sum is of the beginning of one in the middle."""
+    cache, sums = transformers.DynamicCache(), []
+
+    def before_token(*_):
+        sums.append(sum(storages(tensors_of(cache)).values()))
+        if len(sums) == NEW // 2:
+            mark(b"midway")
+
+    model.register_forward_pre_hook(before_token)
+    generate(model, batch, past_key_values=cache, num_beams=2)
+    return {"midway": sums[NEW // 2 - 1]}, (sums,)
+
+
 def static(model, batch):
     return generate(model, batch, cache_implementation="static", disable_compile=True)
 

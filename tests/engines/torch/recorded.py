@@ -66,6 +66,14 @@ def capture(model):
     return {}
 
 
+def copied(model):
+    """Beside the model an average of its weights: a copy, which registers no parameters."""
+    average = torch.optim.swa_utils.AveragedModel(model)
+    said = train(model)
+    average.update_parameters(model)
+    return said | {"weights": bytes_of([*model.parameters(), *average.parameters()])}
+
+
 def pooled(model):
     """Memory in a pool of the program's own, the captures of two graphs, and one of the two gone."""
     own = torch.cuda.MemPool()
@@ -207,7 +215,8 @@ def dispatch(_):
 
 WAYS = {"infer": infer, "train": train, "recompute": recompute, "capture": capture, "run_out": run_out, "rank": rank, "shard": shard,
         "compiled": compiled, "inductor": inductor, "generate": generate, "dispatch": dispatch, "run_out_in_backward": run_out_in_backward,
-        "run_out_in_capture": run_out_in_capture, "run_out_in_loading": run_out_in_loading, "pooled": pooled}
+        "run_out_in_capture": run_out_in_capture, "run_out_in_loading": run_out_in_loading, "pooled": pooled,
+        "copied": copied}
 WITHOUT = ("generate", "dispatch", "run_out_in_loading")  # that make a model of their own
 
 

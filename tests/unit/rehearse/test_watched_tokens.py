@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Looks at the caches of a model in the watched program, with a clock in time's place and without PyTorch: which tokens count as quick."""
+"""Looks at the caches of a model in the watched program, with a clock in time's place and without PyTorch: which tokens count as quick; and what
+is told of pools of graphs."""
 
 import os
+import re
 import sys
 import time
 import types
@@ -12,7 +14,7 @@ import tap
 sys.path.insert(0, os.environ["PYTHON_PACKAGES"])
 sys.dont_write_bytecode = True
 
-from memtally.watch import caches  # noqa: E402
+from memtally.watch import allocator, caches, graphs  # noqa: E402
 
 
 def looked_at(seconds, outputs):
@@ -153,6 +155,33 @@ def test_an_error_of_an_update_leaves_nothing_told():
         raise AssertionError("the error is gone")
     except KeyError:
         assert not written.recorder.mark
+
+
+def test_a_private_pool_is_told_of_as_long_as_graphs_are_in_it():
+    trace = types.SimpleNamespace(line=lambda *_: None)
+    reader, own = allocator.History(trace, types.SimpleNamespace()), graphs.Graphs(trace, types.SimpleNamespace())
+    reader.end_of_pool = own.end_of
+    segments = [{"address": at, "device": 0, "total_size": 2097152, "segment_pool_id": pool, "blocks": []}
+                for at, pool in ((0x1000, (0, 1)), (0x2000, (0, 2)), (0x3000, (5, 0)))]
+
+    def told():
+        lines = []
+        for segment in segments:
+            reader._take_segment(segment, lines)
+        return [re.sub("q [0-9]+", "q TIME", line) for line in lines]
+
+    assert told() == ["p 3000"]  # PyTorch's own name: of a capture that goes on
+    for number, pool in ((1, (0, 2)), (2, (0, 2)), (3, (5, 0))):
+        own.living[number], own.pool_of[number] = object(), pool
+        own._expect(pool).add(number)
+    assert told() == ["p 2000"]
+    own._gone(1)
+    own._gone(3)
+    assert told() == ["q TIME 3000"]
+    own._gone(2)
+    assert told() == ["q TIME 2000"] and told() == []
+    own._expect((0, 2))  # captured in again
+    assert told() == ["p 2000"]
 
 
 if __name__ == "__main__":
