@@ -45,7 +45,7 @@ enum mt_map_flags {
     MT_MAPPED_CLOSED = 16 /* nothing there may be touched as it was mapped */
 };
 
-/* Of an event MMAP. */
+/* An event MMAP says them. */
 static inline uint32_t mt_mapping_flags(const struct mt_event *event)
 {
     return (event->field[3] & MT_MAP_BY_ALLOCATOR ? MT_MAPPED_ALLOCATOR : 0u) |
