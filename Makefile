@@ -132,8 +132,8 @@ torch-on-host: all ## models of each kind on the CPU, in both types and sizes, h
 recorded-engines: all ## vLLM, SGLang, numba and a compiled model recorded on pretended GPUs, held against their driver (many GB to fetch); WAYS="numba"
 	@tests/conformance/cuda/recorded.py build $(WAYS)
 
-unharmed-python: all ## the own tests of PyTorch, transformers, accelerate and safetensors under the recorder; SOURCES=FOLDER has them
-	@tests/unharmed/python build $(SOURCES) $(ROWS)
+unharmed-python: all ## the own tests of PyTorch, transformers, accelerate and safetensors under the recorder, as PyPI or SOURCES=FOLDER has them
+	@tests/unharmed/python $(if $(SOURCES),--sources $(SOURCES)) build $(ROWS)
 
 oracle: all ## plan points of llama.cpp again and compare; BUILD= (or FROM=, TO=): what changed
 	@scripts/oracle $(if $(ALL),--all) $(if $(BUILD),--from $(BUILD)) $(if $(FROM),--from $(FROM)) $(if $(TO),--to $(TO))
