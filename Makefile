@@ -124,7 +124,7 @@ profiles: all ## profiles in the newest vLLM and SGLang that were tried, on pret
 
 torch-newest: all ## the tests of PyTorch's memory with the newest PyTorch and transformers that were tried (1.5 GB to fetch)
 	@set -e; MEMTALLY_TORCH=$$(scripts/engine torch-2.15.0); export MEMTALLY_TORCH; \
-	meson test -C build --no-rebuild --print-errorlogs torch rehearse_torch_model
+	meson test -C build --no-rebuild --print-errorlogs --timeout-multiplier 4 torch rehearse_torch_model profile_torch recorded_torch recorded_ends
 
 torch-on-host: all ## models of each kind on the CPU, in both types and sizes, held against their own sums (a quarter of an hour)
 	@ALL=1 MEMTALLY_TORCH=$$(scripts/engine torch) meson test -C build --no-rebuild --verbose --timeout-multiplier 6 torch_on_host
