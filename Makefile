@@ -97,10 +97,10 @@ fuzz-long: setup build-fuzz/build.ninja ## the same in rounds until 10^8 inputs 
 	@ninja -C build-fuzz fuzzers
 	@scripts/fuzz --long
 
-by-room: setup build-cov/build.ninja ## for each room: lines of tests that aim at it, and what the unit and command-line tests run of it
+by-room: setup build-cov/build.ninja ## for each room: lines of tests that aim at it, and what the unit, recorder and command-line tests run of it
 	@ninja -C build-cov
 	@find build-cov -name '*.gcda' -delete
-	@scripts/test --build build-cov --suite unit --suite cli
+	@scripts/test --build build-cov --suite unit --suite recorder --suite cli || echo "Some tests fail where lines are counted: files of counts stay in containers."
 	@scripts/by-room
 
 stress: all ## programs that end at 4,000 random moments, and every n-th call failing (half an hour); STRESS_RUNS=500

@@ -30,7 +30,8 @@ struct mt_suggestions;
 /* One way to run that fits. Texts are never NULL. Sizes that are not known are MT_UNKNOWN. */
 struct mt_suggestion {
     enum mt_term_kind kind;  /* MT_TERM_REHEARSED: it was tried; MT_TERM_RULE: it follows */
-    const char *flags;       /* of the engine, those that change: "-c 32768"; "" where none does */
+    const char *flags;       /* of the engine, those that change: "-c 32768", "batch_size=4"; ""
+                                for another device */
     const char *instead_of;  /* these flags as they were, "" where none was given */
     const char *costs;       /* what it costs: "shorter conversations" */
     uint64_t device_bytes;   /* that each device must have; 0: devices stay as they are */

@@ -121,7 +121,6 @@ struct mt_model_description {
     uint64_t state_size;
     uint64_t time_step_rank; /* heads of the state */
     uint64_t group_count;
-    uint64_t state_chunk;      /* tokens that a step of a scan takes; 0 where no file says so */
     uint64_t short_conv_cache; /* l_cache of LFM2 */
     /* Gemma 3n and 4. */
     uint64_t per_layer_embedding_length;

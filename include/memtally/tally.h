@@ -132,7 +132,8 @@ struct mt_tally_place {
     const char *uuid;        /* likewise: "GPU-01234567-89ab-cdef-0123-456789abcdef" */
     uint64_t others_bytes;   /* likewise: used by other programs, which is no part of the total;
                                 MT_UNKNOWN where the driver does not say whose memory is whose */
-    int is_told;             /* nobody measured it: the total is what words on it add up to */
+    int is_told;             /* nobody measured it: the total is what words on it add up to, and
+                                MT_UNKNOWN where one of its rows is */
 };
 
 /* One process of the recorded tree that lived at the moment. What exec puts in its place is another

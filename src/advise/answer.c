@@ -37,12 +37,16 @@ void mt_advise_answer_count(struct mt_advise_answer *answer)
     if (changes->n)
         return;
     if (!changes->n_tried)
-        mt_advise_answer_note(answer, "memtally knows no change of flags that would make room.");
+        mt_advise_answer_note(answer, changes->is_cut_short
+                                          ? "The search for flags that fit was broken off."
+                                          : "memtally knows no change of flags that would make "
+                                            "room.");
     else
         mt_advise_answer_note(
-            answer, "No change of flags that was tried fits%s%s, in %zu more rehearsals%s.",
+            answer, "No change of flags that was tried fits%s%s, in %zu more rehearsal%s%s.",
             *changes->least ? ": not even " : "", changes->least, changes->n_tried,
-            changes->is_cut_short ? ", which were cut short" : "");
+            changes->n_tried == 1 ? "" : "s",
+            changes->is_cut_short ? ", and then the search was broken off" : "");
 }
 
 /* Looks for flags that fit. What keeps it from looking is no failure of the rehearsal: a note. */

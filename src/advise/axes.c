@@ -166,7 +166,7 @@ void mt_advise_axes_finish(struct mt_advise_axes *axes)
     for (size_t i = 0; i < axes->n; i++)
         for (size_t v = 0; v < axes->items[i].n; v++)
             free(axes->items[i].words[v]);
-    axes->n = 0;
+    *axes = (struct mt_advise_axes){0};
 }
 
 size_t mt_advise_axes_points(const struct mt_advise_axes *axes)

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "drive/engines.h"
 #include "drive/open_stage.h"
 #include "model.h"
 
@@ -101,20 +102,36 @@ static const struct mt_tally_place *fullest(const struct mt_estimate *estimate)
     return found;
 }
 
-/* What a goal is worth naming for: it asks less than the run does. */
-static int asks_less(enum mt_goal goal, const struct mt_predict_settings *asked, uint64_t answer)
+/* The number that a run asks of a goal's setting; the smallest device is always worth naming. */
+static uint64_t asked_of(enum mt_goal goal, const struct mt_predict_settings *settings)
 {
     switch (goal) {
     case MT_GOAL_CONTEXT:
-        return answer < asked->context_tokens;
+        return settings->context_tokens;
     case MT_GOAL_SEQUENCES:
-        return answer < asked->sequences;
+        return settings->sequences;
     case MT_GOAL_BATCH:
-        return answer < (asked->batched_tokens ? asked->batched_tokens : asked->ubatch);
+        return settings->batched_tokens ? settings->batched_tokens : settings->ubatch;
     case MT_GOAL_SMALLEST_DEVICE:
-        return 1;
+        break;
     }
-    return 0;
+    return UINT64_MAX;
+}
+
+/* An engine without a command line has settings all the same: "batch_size=4". */
+static void spell_setting(const struct mt_predict_settings *asked, enum mt_goal goal,
+                          uint64_t answer, char flags[2][FLAGS_BYTES])
+{
+    static const char *const settings[GOALS] = {[MT_GOAL_CONTEXT] = "context",
+                                                [MT_GOAL_SEQUENCES] = "sequences",
+                                                [MT_GOAL_BATCH] = "batched_tokens"};
+    char word[MT_DRIVE_ENGINE_TEXT];
+    if (*flags[0] || !settings[goal])
+        return;
+    const char *spelt = mt_drive_engine_word(asked->engine, "flags", settings[goal], word);
+    const char *name = *spelt ? spelt : settings[goal];
+    snprintf(flags[0], FLAGS_BYTES, "%s=%" PRIu64, name, answer);
+    snprintf(flags[1], FLAGS_BYTES, "%s=%" PRIu64, name, asked_of(goal, asked));
 }
 
 /* What the engine cannot be asked this way is left out. `asked` is the run by rules. */
@@ -129,11 +146,12 @@ static int add_goal(const struct mt_model *model, const struct mt_predict_settin
         return result;
     if (result < 0 || !answer)
         return 0;
-    if (asks_less(goal, &asked->settings, answer)) {
+    if (answer < asked_of(goal, &asked->settings)) {
         int is_device = goal == MT_GOAL_SMALLEST_DEVICE;
         const struct mt_tally_place *place = fullest(found);
         compare_flags(asked->flags ? asked->flags : "", found->flags ? found->flags : "",
                       made->flags[goal]);
+        spell_setting(&asked->settings, goal, answer, made->flags[goal]);
         made->items[made->n++] = (struct mt_suggestion){.kind = MT_TERM_RULE,
                                                         .flags = made->flags[goal][0],
                                                         .instead_of = made->flags[goal][1],

@@ -10,7 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct mt_error; /* <memtally/error.h> */
+struct mt_error;         /* <memtally/error.h> */
+struct mt_http_response; /* "net/http_client.h" */
 
 #define MT_CONTAINER_ASK_MS 1000 /* for a question */
 #define MT_CONTAINER_TEXT   256
@@ -54,6 +55,12 @@ void mt_container_close(struct mt_container *container);
 /* Fills in the processes of the container, in the order of their starts, at most `size` of them.
  * Returns their number. */
 size_t mt_container_processes(const struct mt_container *container, int *pids, size_t size);
+
+/* Asks for the last lines of what the container's programs wrote, 16 MiB at most. On success *log
+ * is owned by the caller; free it with mt_http_response_finish(). Errors: MT_EUNSUPPORTED (it was
+ * found by its control group), MT_EIO (it was refused), and those of mt_http_fetch(). */
+int mt_container_log(const struct mt_container *container, struct mt_http_response *log,
+                     struct mt_error *error);
 
 /* Whether a second engine like process `pid` of the container finds room beside it, as far as
  * memory goes that two of them do not share: anonymous memory is held against what the machine has

@@ -145,6 +145,12 @@ int mt_drive_running_is_near(const char *proc, pid_t pid)
     return n > 0 && n == own && memcmp(theirs, ours, (size_t)n) == 0;
 }
 
+/* 401 Unauthorized, 403 Forbidden. */
+static int is_refusal(int status)
+{
+    return status == 401 || status == 403;
+}
+
 static void say_unasked(struct mt_drive_running *running, const struct mt_drive_asking *asking,
                         size_t n_ports, uint64_t timeout_ms)
 {
@@ -154,8 +160,14 @@ static void say_unasked(struct mt_drive_running *running, const struct mt_drive_
         snprintf(running->problem, sizeof running->problem,
                  "memtally sees no port that %s listens on", title);
     else if (asking->refused)
+        snprintf(running->problem, sizeof running->problem, "%s answered with status %d%s", title,
+                 asking->refused, is_refusal(asking->refused) ? "; it may ask for a key" : "");
+    else if (asking->is_foreign)
         snprintf(running->problem, sizeof running->problem,
-                 "%s answered with status %d; it may ask for a key", title, asking->refused);
+                 "%s answered what memtally does not understand", title);
+    else if (asking->error.code == MT_ENOTFOUND)
+        snprintf(running->problem, sizeof running->problem,
+                 "%s does not listen at 127.0.0.1, where memtally asks", title);
     else
         snprintf(running->problem, sizeof running->problem,
                  "%s did not answer within %" PRIu64 " ms", title, timeout_ms);
@@ -280,6 +292,7 @@ void mt_drive_running_look(const char *proc, pid_t root, uint64_t timeout_ms,
     if (timeout_ms)
         ask_engine(proc, timeout_ms, running);
     ask_runner(proc, timeout_ms, running);
+    mt_drive_running_read_log(proc, running);
     running->start = mt_drive_start(proc, running->pid);
     mt_join_arguments(running->model, strlen(running->model), running->shown_model,
                       sizeof running->shown_model);

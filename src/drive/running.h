@@ -14,7 +14,7 @@
 #define MT_RUNNING_MODEL_BYTES       512
 #define MT_RUNNING_ENVIRONMENT_BYTES 2048
 #define MT_RUNNING_VARIABLES         32
-#define MT_RUNNING_WORDS             16
+#define MT_RUNNING_WORDS             128
 
 /* Texts are "" and numbers 0 where nothing says. */
 struct mt_drive_running {
@@ -26,6 +26,7 @@ struct mt_drive_running {
     uint64_t context_tokens;                  /* of a request */
     uint64_t sequences;                       /* at a time */
     uint64_t cache_tokens;                    /* that all requests together have room for */
+    int is_logged;                            /* it was its log that told these tokens */
     uint64_t cache_bytes;                     /* of each device, by the engine's own word */
     uint64_t weight_bytes;                    /* likewise */
     uint64_t loaded_bytes;                    /* of all that is loaded, by the engine's own word */
@@ -55,6 +56,12 @@ struct mt_drive_running {
  * where it may ask. */
 void mt_drive_running_look(const char *proc, pid_t root, uint64_t timeout_ms,
                            struct mt_drive_running *running);
+
+/* Whether the server's log could tell what its endpoint did not. */
+int mt_drive_running_wants_log(const struct mt_drive_running *running);
+
+/* Takes what the text of its log tells, and nothing else of it. */
+void mt_drive_running_take_log(const char *text, size_t n, struct mt_drive_running *running);
 
 /* The table's name of the first known engine at `root` and its descendants, or "". */
 void mt_drive_running_find(const char *proc, pid_t root, char engine[32]);
@@ -103,9 +110,15 @@ void mt_drive_running_header_open(const struct mt_model_files *files, const char
 void mt_drive_running_header_close(struct mt_drive_running_header *header);
 
 /* What the server's words, its model's header and the rules of its version make of a tally: weights
- * and cache, in bytes, or that they are unknown. */
+ * and cache, in bytes, or that they are unknown; what it computes with always is. */
 void mt_drive_running_words(const struct mt_drive_running *running,
                             const struct mt_drive_running_header *header,
                             const struct mt_tally *tally, struct mt_drive_words *words);
+
+/* What is unknown in a tally of processes that were all seen from outside, where no server's words
+ * are kept; nothing if the recorder was in one of them. `is_model` says that they are known to
+ * compute a model. */
+void mt_drive_unseen_words(const struct mt_tally *tally, int is_model,
+                           struct mt_drive_words *words);
 
 #endif

@@ -35,7 +35,9 @@ static int fetch(struct mt_drive_asking *asking, const char *key, struct mt_http
         return 0;
     snprintf(url, sizeof url, "http://127.0.0.1:%d%s", asking->port, path);
     request.timeout_ms = (asking->until_ns - now_ns) / 1000000 + 1;
-    if (mt_http_fetch(&request, response, &asking->error) != MT_OK)
+    int result = mt_http_fetch(&request, response, &asking->error);
+    asking->is_foreign |= result == MT_ELIMIT || result == MT_EFORMAT;
+    if (result != MT_OK)
         return 0;
     if (response->status >= 200 && response->status < 300)
         return 1;
@@ -50,6 +52,7 @@ static json_t *ask(struct mt_drive_asking *asking, const char *key)
     if (!fetch(asking, key, &response))
         return NULL;
     json_t *answer = json_loadb(response.body, response.length, 0, NULL);
+    asking->is_foreign |= !answer;
     mt_http_response_finish(&response);
     return answer;
 }

@@ -13,7 +13,8 @@ struct mt_drive_asking {
     const struct mt_engine *engine;
     int port;
     uint64_t until_ns;
-    int refused; /* the status of an answer that was none */
+    int refused;    /* the status of an answer that was none */
+    int is_foreign; /* an answer was not of the engine's form, or larger than any is */
     struct mt_error error;
 };
 
@@ -36,6 +37,10 @@ int mt_drive_running_ask_elsewhere(const char *proc, const struct mt_drive_elsew
 /* Takes what the flags of a server's process say, and the listed names of its environment
  * (running_command.c). */
 void mt_drive_running_command(const char *proc, pid_t pid, struct mt_drive_running *running);
+
+/* Takes what the server's log tells and nothing else did, where its output is a file
+ * (running_log.c). */
+void mt_drive_running_read_log(const char *proc, struct mt_drive_running *running);
 
 /* Copies what comes from outside and may have any bytes in it; leaves `text` where nothing is said.
  */

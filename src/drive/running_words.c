@@ -25,6 +25,8 @@ struct speech {
     const struct mt_tally_place *host;
     const struct mt_tally_place *devices[DEVICES_MAX];
     size_t n_devices;
+    int is_whole; /* the rules tell of each place: one of which they say nothing has none */
+    int is_model; /* it is known to compute a model */
 };
 
 static void say(struct speech *speech, const char *place, enum mt_category category, uint64_t bytes,
@@ -37,6 +39,11 @@ static void say(struct speech *speech, const char *place, enum mt_category categ
     words->items[words->n] =
         (struct mt_tally_word){place, category, words->names[words->n], bytes, provenance};
     words->n++;
+}
+
+static void say_unknown(struct speech *speech, const char *place, enum mt_category category)
+{
+    say(speech, place, category, MT_UNKNOWN, MT_PROVENANCE_ASSUMED, "unknown");
 }
 
 static void why(struct speech *speech, const char *format, ...)
@@ -78,10 +85,17 @@ static uint64_t resident(const struct mt_tally_place *place, enum mt_category ca
     return row && row->resident_bytes != MT_UNKNOWN ? row->resident_bytes : 0;
 }
 
-/* Libraries by which a process has the driver of a device, and by which it computes a model. */
-static const char *const drivers[] = {"libcuda.so", "libamdhip64.so", "libze_loader.so", NULL};
-static const char *const computing[] = {"libtorch_cpu.so", "libllama.so", "libggml-base.so",
-                                        "libonnxruntime.so", NULL};
+/* Libraries by which a process has the driver of a device, and by which it computes a model: what
+ * their names begin with. */
+static const char *const drivers[] = {"libcuda.so",      "libamdhip64.so", "libhsa-runtime64.so",
+                                      "libze_loader.so", "libvulkan.so",   NULL};
+static const char *const computing[] = {"libtorch_cpu.so", "libllama.so",
+                                        "libggml",         "libonnxruntime.so",
+                                        "onnxruntime_py",  "libtensorflow",
+                                        "libjax_common",   "xla_extension.so",
+                                        "libnvinfer.so",   "libopenvino.so",
+                                        "libtvm",          "libctranslate2",
+                                        "libmlx.so",       NULL};
 
 /* Whether it has mapped one of the libraries, by the names of the tally's parts. */
 static int has_mapped(const struct speech *speech, const char *const *libraries)
@@ -98,6 +112,29 @@ static int has_mapped(const struct speech *speech, const char *const *libraries)
 static int uses_a_driver(const struct speech *speech)
 {
     return has_mapped(speech, drivers);
+}
+
+/* Whether there is a process that had memory and whose mappings nobody saw. */
+static int is_hidden(const struct speech *speech)
+{
+    for (size_t i = 0; i < speech->tally->n_processes; i++) {
+        const struct mt_tally_process *process = &speech->tally->processes[i];
+        if (process->picture_time_ns == MT_UNKNOWN && process->n_places)
+            return 1;
+    }
+    return 0;
+}
+
+/* Whether it may have a device that nobody measured; says so. */
+static int may_have_a_device(struct speech *speech)
+{
+    if (uses_a_driver(speech))
+        why(speech, "it has mapped the driver of a device, and what it has of that was not seen");
+    else if (is_hidden(speech))
+        why(speech, "whether it uses a device is in its mappings, which were not seen");
+    else
+        return 0;
+    return 1;
 }
 
 /* The engine as settings name it; `name` lives as long as they. An unknown version is the newest.
@@ -156,9 +193,12 @@ static void say_rows(struct speech *speech, const struct mt_tally_place *from, c
                                                   MT_CATEGORY_RECURRENT_STATE};
     for (size_t c = 0; c < sizeof categories / sizeof *categories; c++) {
         const struct mt_tally_row *row = mt_tally_row_of(from, categories[c]);
-        int is_cache = categories[c] != MT_CATEGORY_WEIGHTS;
-        if (!row || (is_cache && !speech->running->context_tokens))
+        if (!row)
             continue;
+        if (categories[c] != MT_CATEGORY_WEIGHTS && !speech->running->context_tokens) {
+            say_unknown(speech, to, categories[c]);
+            continue;
+        }
         for (size_t i = 0; i < row->n_details; i++)
             if (!is_measured || !is_mapped(&row->details[i]))
                 say(speech, to, categories[c], row->details[i].allocated_bytes,
@@ -202,6 +242,7 @@ static void say_estimate(struct speech *speech, const struct mt_estimate *estima
         say_rows(speech, host, "host", is_measured);
     if (device)
         say_rows(speech, device, speech->devices[0]->place, 0);
+    speech->is_whole = 1;
 }
 
 static void say_llama(struct speech *speech, const struct mt_model *model)
@@ -216,6 +257,9 @@ static void say_llama(struct speech *speech, const struct mt_model *model)
             speech->n_devices);
         return;
     }
+    if (!speech->n_devices && strcmp(speech->running->gpu_layers, "0") != 0 &&
+        may_have_a_device(speech))
+        return;
     if (speech->n_devices) {
         uint64_t told = speech->devices[0]->capacity_bytes;
         capacity = told == MT_UNKNOWN || !told ? capacity : told;
@@ -331,11 +375,13 @@ static void say_pool(struct speech *speech, const struct mt_model *model)
     }
     if (model)
         rank = rank_of(speech, model);
-    if (!speech->n_devices)
-        say_rank(speech, uses_a_driver(speech) ? UNSEEN_DEVICE : "host", &rank, n);
+    if (!speech->n_devices && uses_a_driver(speech))
+        say_rank(speech, UNSEEN_DEVICE, &rank, n);
+    else if (!speech->n_devices && !may_have_a_device(speech))
+        say_rank(speech, "host", &rank, n);
     else if (speech->n_devices == n)
         say_ranks(speech, &rank, n);
-    else
+    else if (speech->n_devices)
         why(speech, "the server does not say which of %zu devices has which part",
             speech->n_devices);
 }
@@ -355,26 +401,86 @@ static void say_loaded(struct speech *speech)
         running->loaded_device_bytes, MT_PROVENANCE_INFERRED, name);
 }
 
-static int is_told(const struct speech *speech, enum mt_category category)
+/* Whether one of the first `n` words tells of it. */
+static int is_told(const struct speech *speech, size_t n, enum mt_category category)
 {
-    for (size_t i = 0; i < speech->words->n; i++)
+    for (size_t i = 0; i < n; i++)
         if (speech->words->items[i].category == category)
-            return 1;
-    for (size_t i = 0; i < speech->tally->n_places; i++)
-        if (resident(&speech->tally->places[i], category))
             return 1;
     return 0;
 }
 
-static void say_unknown(struct speech *speech)
+static int is_told_of(const struct speech *speech, const char *place)
 {
-    const char *place = speech->n_devices       ? speech->devices[0]->place
-                        : uses_a_driver(speech) ? UNSEEN_DEVICE
-                                                : "host";
-    if (!is_told(speech, MT_CATEGORY_WEIGHTS))
-        say(speech, place, MT_CATEGORY_WEIGHTS, MT_UNKNOWN, MT_PROVENANCE_ASSUMED, "unknown");
-    if (!is_told(speech, MT_CATEGORY_KV_CACHE))
-        say(speech, place, MT_CATEGORY_KV_CACHE, MT_UNKNOWN, MT_PROVENANCE_ASSUMED, "unknown");
+    for (size_t i = 0; i < speech->words->n; i++)
+        if (strcmp(speech->words->items[i].place, place) == 0)
+            return 1;
+    return 0;
+}
+
+/* Ollama may say that it has nothing outside of devices. */
+static int is_told_to_be_bare(const struct speech *speech, const char *place)
+{
+    const struct mt_drive_running *running = speech->running;
+    return running->is_told_loaded && running->loaded_bytes == running->loaded_device_bytes &&
+           strcmp(place, "host") == 0;
+}
+
+static int computes(const struct speech *speech)
+{
+    return speech->is_model || has_mapped(speech, computing) ||
+           resident(speech->host, MT_CATEGORY_WEIGHTS);
+}
+
+/* Whether models may be computed there: by a known engine, a library or a mapped model, by whom
+ * nobody could look at, or on a device, whatever it is that has some of it. */
+static int may_compute(const struct speech *speech, const char *place)
+{
+    return computes(speech) || is_hidden(speech) || strcmp(place, "host") != 0;
+}
+
+/* What no word and no mapping tells of a place is not nothing. An engine that has its weights or
+ * cache where a word says so has none elsewhere; of what it computes with no word tells. */
+static void say_rest_of(struct speech *speech, const char *name, const struct mt_tally_place *place,
+                        size_t n_told)
+{
+    static const enum mt_category categories[] = {MT_CATEGORY_WEIGHTS, MT_CATEGORY_KV_CACHE,
+                                                  MT_CATEGORY_ACTIVATIONS};
+    if (is_told_to_be_bare(speech, name) || !may_compute(speech, name))
+        return;
+    for (size_t i = 0; i < sizeof categories / sizeof *categories; i++) {
+        enum mt_category category = categories[i];
+        int is_whole = speech->is_whole && category != MT_CATEGORY_ACTIVATIONS;
+        if (!is_whole && !is_told(speech, n_told, category) && !resident(place, category))
+            say_unknown(speech, name, category);
+    }
+}
+
+/* The reason of a program that is no known engine's. */
+static void say_why_unknown(struct speech *speech)
+{
+    if (is_hidden(speech))
+        why(speech, "not all of its mappings were seen, and no server tells what lies in them");
+    else if (computes(speech))
+        why(speech, "it has mapped a model or a library that computes models, and no server tells "
+                    "what it has for them");
+    else
+        why(speech, "a driver says how much of a device it has, and not what for");
+}
+
+static void say_rest(struct speech *speech)
+{
+    size_t n_told = speech->words->n;
+    for (size_t i = 0; i < speech->tally->n_places; i++)
+        say_rest_of(speech, speech->tally->places[i].place, &speech->tally->places[i], n_told);
+    int is_unseen =
+        is_told_of(speech, UNSEEN_DEVICE) || (uses_a_driver(speech) && may_compute(speech, "host"));
+    if (!speech->n_devices && is_unseen)
+        say_rest_of(speech, UNSEEN_DEVICE, NULL, n_told);
+    if (speech->words->n > n_told && !*speech->running->engine)
+        say_why_unknown(speech);
+    else if (!speech->n_devices && !computes(speech))
+        (void)may_have_a_device(speech);
 }
 
 /* Whether the cache follows from the context by a rule, and is no pool that takes what is left. */
@@ -400,25 +506,40 @@ void mt_drive_running_header_close(struct mt_drive_running_header *header)
     header->model = NULL;
 }
 
+static void say_engine(struct speech *speech, const struct mt_drive_running_header *header)
+{
+    const struct mt_model *model = header->model;
+    if (!model)
+        why(speech, "%s", *header->why ? header->why : "which model file it serves is not known");
+    if (!has_cells(speech->running->rules))
+        say_pool(speech, model);
+    else if (model)
+        say_llama(speech, model);
+    say_loaded(speech);
+}
+
 void mt_drive_running_words(const struct mt_drive_running *running,
                             const struct mt_drive_running_header *header,
                             const struct mt_tally *tally, struct mt_drive_words *words)
 {
-    struct speech speech = {.running = running, .tally = tally, .words = words};
+    struct speech speech = {
+        .running = running, .tally = tally, .words = words, .is_model = *running->engine != '\0'};
     *words = (struct mt_drive_words){.n = 0};
     find_places(&speech);
-    if (!*running->engine) {
-        if (has_mapped(&speech, computing))
-            say_unknown(&speech);
-        return;
-    }
-    const struct mt_model *model = header->model;
-    if (!model)
-        why(&speech, "%s", *header->why ? header->why : "which model file it serves is not known");
-    if (!has_cells(running->rules))
-        say_pool(&speech, model);
-    else if (model)
-        say_llama(&speech, model);
-    say_loaded(&speech);
-    say_unknown(&speech);
+    if (*running->engine)
+        say_engine(&speech, header);
+    say_rest(&speech);
+}
+
+void mt_drive_unseen_words(const struct mt_tally *tally, int is_model, struct mt_drive_words *words)
+{
+    static const struct mt_drive_running nobody = {.ranks = 1};
+    struct speech speech = {
+        .running = &nobody, .tally = tally, .words = words, .is_model = is_model};
+    *words = (struct mt_drive_words){.n = 0};
+    for (size_t i = 0; i < tally->n_processes; i++)
+        if (strcmp(tally->processes[i].observed, "outside") != 0)
+            return;
+    find_places(&speech);
+    say_rest(&speech);
 }

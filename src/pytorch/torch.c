@@ -237,6 +237,11 @@ static const struct mt_torch_segment *segment_at(const struct mt_torch_process *
     return found;
 }
 
+static int is_private_at(const struct mt_torch_segment *segment, uint64_t time_ns)
+{
+    return segment && segment->is_private && time_ns < segment->private_end_ns;
+}
+
 int mt_torch_has(const struct mt_torch *torch, uint32_t pid, uint64_t address)
 {
     const struct mt_torch_process *process = process_of(torch, pid);
@@ -327,8 +332,9 @@ static size_t first_past(const struct moment *moment, uint64_t address)
     return place.first;
 }
 
-/* What a block is for, by the first of these: a library's word, its segment's pool, the phase that
- * kept it, the phase that made it. */
+/* What a block is for, by the first of these: a library's word, the phase that kept it, its
+ * segment's pool, the phase that made it. A phase is of all threads, and its function may keep
+ * other things, too. */
 static struct mt_torch_piece use_of(const struct mt_torch_process *process,
                                     const struct mt_torch_block *block, int is_private)
 {
@@ -341,16 +347,14 @@ static struct mt_torch_piece use_of(const struct mt_torch_process *process,
                                        .name = process->names[block->name]};
     if (is_kept && span->category != MT_CATEGORY_ACTIVATIONS)
         return (struct mt_torch_piece){.category = (enum mt_category)span->category,
-                                       .provenance = MT_PROVENANCE_EXACT,
+                                       .provenance = MT_PROVENANCE_DERIVED,
                                        .name = process->names[span->name]};
     if (is_private)
         return (struct mt_torch_piece){.category = MT_CATEGORY_GRAPHS,
                                        .provenance = MT_PROVENANCE_EXACT,
                                        .name = "private pool"};
-    int is_said = span && span->category == MT_CATEGORY_ACTIVATIONS;
     return (struct mt_torch_piece){.category = MT_CATEGORY_ACTIVATIONS,
-                                   .provenance =
-                                       is_said ? MT_PROVENANCE_EXACT : MT_PROVENANCE_DERIVED,
+                                   .provenance = MT_PROVENANCE_DERIVED,
                                    .name = span ? process->names[span->name] : "tensors"};
 }
 
@@ -395,7 +399,7 @@ static enum mt_category kept_as(const struct mt_torch_process *process,
                                 const struct mt_torch_block *block, uint64_t time_ns)
 {
     const struct mt_torch_segment *segment = segment_at(process, block->address, time_ns);
-    enum mt_category category = use_of(process, block, segment && segment->is_private).category;
+    enum mt_category category = use_of(process, block, is_private_at(segment, time_ns)).category;
     return category == MT_CATEGORY_ACTIVATIONS ? MT_CATEGORY_NONE : category;
 }
 
@@ -523,7 +527,7 @@ static void divide(struct division *division, const struct moment *moment, uint6
                    uint64_t end)
 {
     int is_rest = moment && moment != division->moment;
-    int is_private = division->segment->is_private != 0;
+    int is_private = is_private_at(division->segment, division->moment->time_ns);
     for (size_t i = moment ? first_past(moment, at) : 0; moment && i < moment->n; i++) {
         const struct mt_torch_block *block = &division->process->blocks.at[moment->blocks[i]];
         uint64_t block_end = block->address + block->bytes;
@@ -645,7 +649,7 @@ int mt_torch_life_at(const struct mt_torch *torch, uint32_t pid, size_t number,
         return 0;
     const struct mt_torch_block *block = &process->blocks.at[number];
     const struct mt_torch_segment *segment = segment_at(process, block->address, block->begin_ns);
-    int is_private = segment && segment->is_private;
+    int is_private = is_private_at(segment, block->begin_ns);
     const struct mt_torch_piece use = use_of(process, block, is_private);
     *life = (struct mt_torch_life){block->address, block->bytes, block->begin_ns, block->end_ns,
                                    use.category,   use.name,     block->device,   is_private};

@@ -258,7 +258,7 @@ static void read_block(struct mt_torch_process *process, struct cursor *cursor)
 
 static void read_segment(struct mt_torch_process *process, struct cursor *cursor)
 {
-    struct mt_torch_segment segment = {.end_ns = UINT64_MAX};
+    struct mt_torch_segment segment = {.end_ns = UINT64_MAX, .private_end_ns = UINT64_MAX};
     segment.device = take_device(process, cursor);
     segment.begin_ns = take_decimal(cursor);
     segment.address = take_address(cursor);
@@ -302,8 +302,19 @@ static void read_private(struct mt_torch_process *process, struct cursor *cursor
 {
     uint64_t address = take_address(cursor);
     uint32_t index = mt_torch_map_get(&process->live_segments, address);
+    if (cursor->is_bad || index == MT_TORCH_NONE)
+        return;
+    process->segments.at[index].is_private = 1;
+    process->segments.at[index].private_end_ns = UINT64_MAX;
+}
+
+static void read_private_end(struct mt_torch_process *process, struct cursor *cursor)
+{
+    uint64_t time_ns = take_decimal(cursor);
+    uint64_t address = take_address(cursor);
+    uint32_t index = mt_torch_map_get(&process->live_segments, address);
     if (!cursor->is_bad && index != MT_TORCH_NONE)
-        process->segments.at[index].is_private = 1;
+        process->segments.at[index].private_end_ns = time_ns;
 }
 
 static void read_rest_of_block(struct mt_torch_process *process, struct cursor *cursor)
@@ -586,6 +597,9 @@ static void read_by_letter(struct mt_torch_process *process, struct cursor *curs
         break;
     case 'p':
         read_private(process, cursor);
+        break;
+    case 'q':
+        read_private_end(process, cursor);
         break;
     case 'r':
         read_rest_of_block(process, cursor);

@@ -9,6 +9,7 @@
  *   s DEVICE TIME ADDRESS BYTES         a segment is taken from the driver, or mapped
  *   e DEVICE TIME ADDRESS               it is given back, or unmapped
  *   p ADDRESS                           the segment there is of a private pool
+ *   q TIME ADDRESS                      the graphs of that pool are gone
  *   r ADDRESS BYTES                     the block there has more bytes than were asked for
  *   h TIME ADDRESS CATEGORY NAME        what the block there is for
  *   b TIME NUMBER CATEGORY NAME         a phase begins: what is kept of it is for CATEGORY
@@ -66,6 +67,7 @@ struct mt_torch_segment {
     uint64_t bytes;
     uint64_t begin_ns;
     uint64_t end_ns;
+    uint64_t private_end_ns; /* the graphs whose pool it is of were gone */
     uint32_t device;
     uint32_t is_private;
 };

@@ -13,7 +13,7 @@
 #define HOOK(result, name, parameters) EXPORTED result name parameters;
 #define HOOK_GGML(result, name, parameters)
 #define HOOK_JUMP(name)
-#define HOOK_OWN(result, name, parameters)
+#define HOOK_OWN(result, name, parameters) EXPORTED result name parameters;
 #include "recorder/hooks.def"
 
 static inline void *allocated(void *address, size_t size, const void *frame)
@@ -120,6 +120,16 @@ void *memalign(size_t alignment, size_t size)
     return ALLOCATED(memalign, address, size);
 }
 
+/* PyTorch takes all tensors of the host so, and nothing else of its own. */
+static void label_aligned(const void *address, size_t size)
+{
+    struct tls *tls = &memtally_tls;
+    if (LIKELY(!tls->aligned_name))
+        return;
+    memtally_hook_label_block(address, size, tls->aligned_category, tls->aligned_name);
+    tls->n_aligned++;
+}
+
 int posix_memalign(void **result, size_t alignment, size_t size)
 {
     if (UNLIKELY(!real_ready())) {
@@ -130,8 +140,10 @@ int posix_memalign(void **result, size_t alignment, size_t size)
         return 0;
     }
     int code = memtally_real.posix_memalign(result, alignment, size);
-    if (code == 0)
+    if (code == 0) {
         ALLOCATED(posix_memalign, *result, size);
+        label_aligned(*result, size);
+    }
     return code;
 }
 

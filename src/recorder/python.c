@@ -379,6 +379,28 @@ static void *label_block(void *self, void *const *asked, ssize_t n)
     return tell(memtally_hook_label_block, asked, n);
 }
 
+/* What aligned blocks are for that this thread allocates from now on, a category and a name in
+ * bytes that the caller keeps until it says so with neither. */
+static void *label_aligned(void *self, void *const *asked, ssize_t n)
+{
+    const struct interpreter *python = &memtally_recorder.interpreter;
+    struct tls *tls = &memtally_tls;
+    (void)self;
+    tls->aligned_name = n == 2 ? python->bytes(asked[1]) : NULL;
+    tls->aligned_category = n == 2 ? (int)python->as_number(asked[0]) : 0;
+    return python->number(0);
+}
+
+/* How many were told so by this thread since the last call. */
+static void *aligned(void *self, void *asked)
+{
+    long n = (long)memtally_tls.n_aligned;
+    (void)self;
+    (void)asked;
+    memtally_tls.n_aligned = 0;
+    return memtally_recorder.interpreter.number(n);
+}
+
 /* As PyMethodDef and PyModuleDef are in every build with the interpreter's lock: Python's headers
  * are not needed to build the recorder. */
 struct method {
@@ -418,6 +440,8 @@ void *PyInit_memtally_frames(void)
         {"leave_out", {leave_out}, ONE_ARGUMENT, NULL},
         {"label", {.with_several = label}, SEVERAL_ARGUMENTS, NULL},
         {"label_block", {.with_several = label_block}, SEVERAL_ARGUMENTS, NULL},
+        {"label_aligned", {.with_several = label_aligned}, SEVERAL_ARGUMENTS, NULL},
+        {"aligned", {aligned}, ONE_ARGUMENT, NULL},
         {0}};
     static struct module_definition definition = {
         .references = 1, .name = "memtally_frames", .size = -1, .methods = methods};

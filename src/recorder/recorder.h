@@ -233,9 +233,12 @@ struct tls {
     uint8_t forks_within; /* a fork is under way that came upon the recorder at work */
     uintptr_t stack_low;
     uintptr_t stack_high;
-    uint64_t fork_ticks;   /* when fork() was called, in the child too */
-    uintptr_t ggml_caller; /* of the last call into the ggml adapter */
-    void *loader_errors;   /* of what the recorder asks; see loader_errors_aside() */
+    uint64_t fork_ticks;      /* when fork() was called, in the child too */
+    uintptr_t ggml_caller;    /* of the last call into the ggml adapter */
+    void *loader_errors;      /* of what the recorder asks; see loader_errors_aside() */
+    const char *aligned_name; /* what aligned blocks of this thread are for; NULL: not known */
+    int aligned_category;
+    uint64_t n_aligned; /* that were told so, since it was last asked */
 };
 
 extern HIDDEN __thread struct tls memtally_tls __attribute__((tls_model("initial-exec")));

@@ -16,6 +16,7 @@
 #include "gpu/spec.h"
 
 #define MT_ACCOUNT_SHARED_NAME "memory that processes share" /* of what one gives others to map */
+#define MT_ACCOUNT_POOL_NAME   "memory pool"                 /* of what a driver's pool takes */
 #define MT_ACCOUNT_VARIABLE    MT_REHEARSAL_VARIABLE
 #define MT_ACCOUNT_ALIVE       ".alive" /* a pipe beside it; while it has a writer, there is a driver */
 #define MT_ACCOUNT_MAGIC       "mtrehear"
@@ -164,7 +165,8 @@ enum mt_account_kind {
     MT_ACCOUNT_NONE,   /* not written yet */
     MT_ACCOUNT_ALLOC,  /* a buffer; category may be refined by a later USAGE */
     MT_ACCOUNT_FREE,   /* `object` of an earlier ALLOC by the same process */
-    MT_ACCOUNT_USAGE,  /* `category` of `object` is now known; or its `address` */
+    MT_ACCOUNT_USAGE,  /* `category` of `object` is now known; or its `address`; or, of a part of a
+                        * pool's, that the part was given back: without a category */
     MT_ACCOUNT_REFUSE, /* an allocation that does not fit; `bytes` asked, `free_bytes` there */
     MT_ACCOUNT_MARK,   /* a moment: `name` ("start", "model", "context", "serving", "ready") */
     MT_ACCOUNT_NOTE,   /* a sentence for the reader, in `name` and `detail` */

@@ -191,19 +191,35 @@ static struct mt_noted *noted_of(const struct mt_account_reader *reader,
 /* A part of an allocation: kept for who knows its parts. */
 static void keep_told(struct mt_account_reader *reader, const struct mt_account_event *raw)
 {
-    if (!reader->account->cuda.driver_version || !raw->category || raw->category >= MT_CATEGORY_END)
+    if (!reader->account->cuda.driver_version || raw->category >= MT_CATEGORY_END)
         return;
+    size_t before = mt_owned_get(&reader->told_last, raw->pid, raw->object);
+    if (before)
+        reader->told[before - 1].end_ns = raw->time_ns;
+    if (!raw->category) {
+        mt_owned_set(&reader->told_last, raw->pid, raw->object, 0);
+        return;
+    }
     if (mt_array_reserve(reader->told, reader->n_told, reader->told_capacity, 64) < 0) {
         reader->out_of_memory = 1;
         return;
     }
     reader->told[reader->n_told++] =
         (struct mt_purpose){.pid = raw->pid,
+                            .place = raw->place,
                             .category = (enum mt_category)raw->category,
                             .object = raw->object,
                             .bytes = raw->bytes,
                             .time_ns = raw->time_ns,
+                            .end_ns = UINT64_MAX,
                             .name = own_text(reader, raw->detail, sizeof raw->detail)};
+    reader->out_of_memory |=
+        !mt_owned_set(&reader->told_last, raw->pid, raw->object, reader->n_told);
+}
+
+int mt_noted_is_pool(const struct mt_noted *noted)
+{
+    return !noted->event.category && strcmp(noted->event.name, MT_ACCOUNT_POOL_NAME) == 0;
 }
 
 /* What a buffer is for is often known after it was made only; then it always was for that. */
@@ -214,7 +230,7 @@ static void refine(struct mt_account_reader *reader, const struct mt_account_eve
         noted->object = raw->address;
         return;
     }
-    if (!noted || (raw->bytes && raw->bytes < noted->event.bytes / 2)) {
+    if (!noted || mt_noted_is_pool(noted) || (raw->bytes && raw->bytes < noted->event.bytes / 2)) {
         keep_told(reader, raw);
         return;
     }
@@ -438,5 +454,6 @@ void mt_account_reader_finish(struct mt_account_reader *reader)
     free(reader->holdings.slots);
     free(reader->holders);
     free(reader->told);
+    free(reader->told_last.slots);
     mt_arena_finish(&reader->texts);
 }

@@ -26,7 +26,7 @@
 static struct mt_account *the_account;
 static const char no_account;
 
-static uint64_t now_ns(void)
+uint64_t pretend_now_ns(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -185,7 +185,7 @@ static size_t copy_text(char *to, size_t size, const char *text)
     return length;
 }
 
-/* Puts an event into the account; `made` without its process, thread and time. */
+/* Puts an event into the account; `made` without its process and thread. A time of 0 is now. */
 static void write_event(const struct mt_account_event *made, const char *name, const char *detail)
 {
     struct mt_account *account = pretend_account();
@@ -202,7 +202,7 @@ static void write_event(const struct mt_account_event *made, const char *name, c
     event->place = made->place;
     event->category = made->category;
     event->flags = made->flags;
-    event->time_ns = now_ns();
+    event->time_ns = made->time_ns ? made->time_ns : pretend_now_ns();
     event->object = made->object;
     event->bytes = made->bytes;
     event->address = made->address; /* or its free bytes */
@@ -232,15 +232,22 @@ void pretend_note_free(uint32_t place, const void *object, uint64_t bytes)
     write_event(&event, NULL, NULL);
 }
 
-void pretend_note_usage(uint32_t place, enum mt_category category, const void *object,
-                        uint64_t bytes, const char *detail)
+void pretend_note_part(uint32_t place, enum mt_category category, uint64_t since_ns,
+                       const void *object, uint64_t bytes, const char *detail)
 {
     struct mt_account_event event = {.kind = MT_ACCOUNT_USAGE,
                                      .place = (uint8_t)place,
                                      .category = (uint8_t)category,
+                                     .time_ns = since_ns,
                                      .object = (uint64_t)(uintptr_t)object,
                                      .bytes = bytes};
     write_event(&event, NULL, detail);
+}
+
+void pretend_note_usage(uint32_t place, enum mt_category category, const void *object,
+                        uint64_t bytes, const char *detail)
+{
+    pretend_note_part(place, category, 0, object, bytes, detail);
 }
 
 void pretend_note_mapped(uint32_t place, const void *object, uint64_t address)

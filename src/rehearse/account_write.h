@@ -23,6 +23,11 @@ void pretend_note_alloc(uint32_t place, enum mt_category category, uint32_t flag
 void pretend_note_free(uint32_t place, const void *object, uint64_t bytes);
 void pretend_note_usage(uint32_t place, enum mt_category category, const void *object,
                         uint64_t bytes, const char *detail);
+/* The same of a part that was taken at `since_ns` (pretend_now_ns()). Without a category: it was
+ * given back, and what was told of it is over. */
+void pretend_note_part(uint32_t place, enum mt_category category, uint64_t since_ns,
+                       const void *object, uint64_t bytes, const char *detail);
+uint64_t pretend_now_ns(void);
 /* Where an allocation lies that was made without an address of its own. */
 void pretend_note_mapped(uint32_t place, const void *object, uint64_t address);
 void pretend_note_refuse(uint32_t place, enum mt_category category, uint64_t bytes,

@@ -10,6 +10,7 @@
 #include <memtally/provenance.h>
 
 #include "base/array.h"
+#include "base/bisect.h"
 #include "base/invariant.h"
 #include "gpu/gpus.h"
 #include "pytorch/torch.h"
@@ -80,14 +81,95 @@ static void bound_by_table(const struct mt_gpu_spec *gpu, struct mt_breakdown_pa
     part->high_bytes = scaled(part->bytes, band.high_bytes, band.bytes);
 }
 
+/* Parts of pools that libraries were told of and that are there at a moment, by process and
+ * address. */
+struct told {
+    const struct mt_purpose **at;
+    size_t n;
+};
+
+static int by_address(const void *a, const void *b)
+{
+    const struct mt_purpose *one = *(const struct mt_purpose *const *)a;
+    const struct mt_purpose *other = *(const struct mt_purpose *const *)b;
+    if (one->pid != other->pid)
+        return one->pid < other->pid ? -1 : 1;
+    return (one->object > other->object) - (one->object < other->object);
+}
+
+static int find_told(const struct mt_account_reader *reader, uint8_t place,
+                     const struct moment *moment, struct told *told)
+{
+    *told = (struct told){0};
+    if (!reader->n_told)
+        return 0;
+    told->at = calloc(reader->n_told, sizeof *told->at);
+    if (!told->at)
+        return MT_ENOMEM;
+    for (size_t i = 0; i < reader->n_told; i++) {
+        const struct mt_purpose *one = &reader->told[i];
+        if (one->place == place && one->time_ns <= moment->at_ns && one->end_ns > moment->at_ns)
+            told->at[told->n++] = one;
+    }
+    qsort(told->at, told->n, sizeof *told->at, by_address);
+    return 0;
+}
+
+static size_t first_told(const struct told *told, uint32_t pid, uint64_t address)
+{
+    struct mt_bisect place = {.end = told->n};
+    while (mt_bisect_next(&place)) {
+        const struct mt_purpose *one = told->at[place.middle];
+        mt_bisect_turn(&place, one->pid < pid || (one->pid == pid && one->object < address));
+    }
+    return place.first;
+}
+
+/* What a pool of the driver took: parts of it are what libraries were told they are, and whether
+ * the rest is free nobody says. */
+static int add_pool(const struct told *told, const struct mt_noted *noted,
+                    struct mt_breakdown *parts)
+{
+    const struct mt_rehearsal_event *event = &noted->event;
+    uint64_t end = noted->object + event->bytes;
+    uint64_t at = noted->object;
+    struct mt_breakdown_part part = {
+        .provenance = MT_PROVENANCE_DERIVED, .count = 1, .name = event->name};
+    uint64_t left = event->bytes;
+    for (size_t i = first_told(told, (uint32_t)event->pid, at); i < told->n; i++) {
+        const struct mt_purpose *one = told->at[i];
+        if (one->pid != (uint32_t)event->pid || one->object >= end)
+            break;
+        uint64_t first = one->object > at ? one->object : at;
+        at = one->bytes < end - one->object ? one->object + one->bytes : end;
+        if (at <= first)
+            continue;
+        part.category = one->category;
+        part.detail = one->name;
+        part.bytes = part.low_bytes = part.high_bytes = at - first;
+        left -= at - first;
+        if (add(parts, &part) < 0)
+            return MT_ENOMEM;
+    }
+    part.category = MT_CATEGORY_CACHED;
+    part.provenance = MT_PROVENANCE_INFERRED;
+    part.detail = UNSPLIT;
+    part.bytes = part.low_bytes = part.high_bytes = left;
+    parts->unsplit_bytes += left;
+    return left ? add(parts, &part) : 0;
+}
+
 /* An allocation as the account has it. Buffers of ggml's whose use the engine does not tell are for
- * computing: outputs, as a rule. */
+ * computing: outputs, as a rule. What a library was told of memory of CUDA's that is another
+ * allocator's, it may be no longer. */
 static int add_whole(const struct mt_breakdown_source *source, uint8_t place,
                      const struct mt_noted *noted, struct mt_breakdown *parts)
 {
     const struct mt_rehearsal_event *event = &noted->event;
     struct mt_breakdown_part part = {.category = event->category,
-                                     .provenance = MT_PROVENANCE_EXACT,
+                                     .provenance = source->is_cuda && noted->was_told
+                                                       ? MT_PROVENANCE_DERIVED
+                                                       : MT_PROVENANCE_EXACT,
                                      .bytes = event->bytes,
                                      .low_bytes = event->bytes,
                                      .high_bytes = event->bytes,
@@ -151,13 +233,15 @@ static int is_open(const struct mt_noted *noted)
 
 static int add_noted(const struct mt_breakdown_source *source, uint8_t place,
                      const struct mt_noted *noted, const struct moment *moment,
-                     struct mt_breakdown *parts)
+                     const struct told *told, struct mt_breakdown *parts)
 {
     int n = 0;
     if (source->torch && source->is_cuda && is_open(noted) && place != MT_ACCOUNT_HOST)
         n = add_pieces(source, noted, moment, parts);
     if (n)
         return n < 0 ? n : 0;
+    if (source->is_cuda && mt_noted_is_pool(noted))
+        return add_pool(told, noted, parts);
     return add_whole(source, place, noted, parts);
 }
 
@@ -255,17 +339,22 @@ int mt_breakdown_gather(const struct mt_breakdown_source *source, uint8_t place,
     const char *name = mt_place_name(place);
     const struct moment moment = moment_at(source, name, after, is_peak);
     const struct mt_noted *noted;
+    struct told told;
     parts->n = 0;
     parts->unsplit_bytes = 0;
-    for (size_t i = 0; i <= after && (noted = mt_account_reader_at(source->reader, i)) != NULL;
+    int result = find_told(source->reader, place, &moment, &told);
+    for (size_t i = 0;
+         result == 0 && i <= after && (noted = mt_account_reader_at(source->reader, i)) != NULL;
          i++) {
         const struct mt_rehearsal_event *event = &noted->event;
         if (event->kind != MT_REHEARSAL_ALLOC || noted->freed_at <= after ||
             strcmp(event->place, name) != 0 || !mt_breakdown_count(source, event))
             continue;
-        if (add_noted(source, place, noted, &moment, parts) < 0)
-            return MT_ENOMEM;
+        result = add_noted(source, place, noted, &moment, &told, parts);
     }
+    free(told.at);
+    if (result < 0)
+        return result;
     if (is_peak && (add_rest(source, place, parts) < 0 || add_absent(source, name, parts) < 0))
         return MT_ENOMEM;
     if (parts->n)

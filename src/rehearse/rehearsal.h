@@ -33,12 +33,17 @@ struct mt_holder {
 /* The purpose that a library named for a part of an allocation. */
 struct mt_purpose {
     uint32_t pid;
+    uint8_t place;
     enum mt_category category;
     uint64_t object;
     uint64_t bytes;
-    uint64_t time_ns; /* by the monotonic clock */
+    uint64_t time_ns; /* by the monotonic clock, as end_ns */
+    uint64_t end_ns;  /* of a part of a pool's: given back; UINT64_MAX where nobody said so */
     const char *name;
 };
+
+/* Whether an allocation is what a pool of the driver took, to give out parts of it. */
+int mt_noted_is_pool(const struct mt_noted *noted);
 
 /* Whether the account is one of ours, and devices' bytes are those of processes and of what these
  * share. The program writes it: that it holds is known of our own accounts and our own programs
@@ -63,6 +68,7 @@ struct mt_account_reader {
     size_t n_holders, holders_capacity;
     struct mt_purpose *told;
     size_t n_told;
+    struct mt_owned_map told_last; /* by process and object: which of them was told last */
     size_t told_capacity;
     int out_of_memory;
 };

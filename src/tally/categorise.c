@@ -163,12 +163,24 @@ static int add_unknown(struct mt_tally_place *place, const struct mt_tally_word 
     return 0;
 }
 
+/* What a place of words has in all is not known where one of its rows is not. */
+static void add_up_words(struct mt_tally_place *place)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < place->n_rows && sum != MT_UNKNOWN; i++) {
+        uint64_t bytes = place->rows[i].resident_bytes;
+        sum = bytes == MT_UNKNOWN ? MT_UNKNOWN : sum + bytes;
+    }
+    place->total_resident_bytes = sum;
+    place->unattributed_bytes = sum == MT_UNKNOWN ? MT_UNKNOWN : 0;
+}
+
 static int move(struct mt_tally_place *place, const struct mt_tally_word *word, int is_new,
                 struct mt_tally_arena *arena)
 {
     struct mt_tally_row *rows = copy_rows(place, arena);
-    uint64_t moved =
-        word->bytes < place->unattributed_bytes ? word->bytes : place->unattributed_bytes;
+    uint64_t left = is_new ? 0 : place->unattributed_bytes;
+    uint64_t moved = word->bytes < left ? word->bytes : left;
     uint64_t heap = 0;
     if (!rows)
         return MT_ENOMEM;
@@ -177,9 +189,7 @@ static int move(struct mt_tally_place *place, const struct mt_tally_word *word, 
         heap = take_from_heap(runtime, word->bytes - moved, arena);
     if (heap == MT_UNKNOWN)
         return MT_ENOMEM;
-    if (is_new)
-        place->total_resident_bytes += word->bytes;
-    else
+    if (!is_new)
         place->unattributed_bytes -= moved;
     struct mt_tally_row *row = row_of(rows, place->n_rows, word->category);
     if (!row) {
@@ -208,6 +218,8 @@ int mt_tally_tell(struct mt_tally *tally, const struct mt_tally_word *word, stru
                                              : move(place, word, is_unseen, arena);
     if (result < 0)
         return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    if (is_unseen)
+        add_up_words(place);
     place->is_told = is_unseen;
     MT_HOLDS(mt_tally_adds_up(tally));
     return 0;

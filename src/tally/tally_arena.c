@@ -141,7 +141,8 @@ static int place_adds_up(const struct mt_tally_place *place)
             return 0;
         sum += place->rows[i].resident_bytes;
     }
-    return sum == place->total_resident_bytes;
+    return place->total_resident_bytes == MT_UNKNOWN ? place->is_told
+                                                     : sum == place->total_resident_bytes;
 }
 
 static int estimated_row_adds_up(const struct mt_tally_row *row)

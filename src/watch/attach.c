@@ -18,6 +18,10 @@ static int find_process(struct mt_run *run, struct mt_error *error)
 {
     struct mt_process_memory memory;
     struct mt_process seen;
+    if (run->pid == getpid())
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET,
+                       "process %d is memtally itself, which it leaves out; name another one",
+                       (int)run->pid);
     run->pidfd = (int)syscall(SYS_pidfd_open, run->pid, 0);
     if (run->pidfd < 0 && errno == EINVAL)
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,

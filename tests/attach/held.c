@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Holds memory and says so: held MIB [FILE] maps MIB of nothing and all of FILE, touches both,
- * writes "ready" and waits for the end of its standard input. With FORK=1 in its environment a
- * child does the same again; with EXEC=PROGRAM it becomes that at the end of the first line of its
- * input. */
+/* Holds memory and says so: held MIB [FILE...] maps MIB of nothing and all of each FILE, touches
+ * all of it, writes "ready" and waits for the end of its standard input. With FORK=1 in its
+ * environment a child does the same again; with EXEC=PROGRAM it becomes that at the end of the
+ * first line of its input. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,15 +20,18 @@ static void touch(volatile char *at, size_t n, int is_written)
     }
 }
 
-static int hold(const char *mib, const char *path)
+static int hold_nothing(const char *mib)
 {
     size_t n = strtoul(mib, NULL, 10) << 20;
     char *bytes = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (bytes == MAP_FAILED)
         return 1;
     touch(bytes, n, 1);
-    if (!path)
-        return 0;
+    return 0;
+}
+
+static int hold_file(const char *path)
+{
     struct stat status;
     int fd = open(path, O_RDONLY);
     if (fd < 0 || fstat(fd, &status) < 0)
@@ -43,9 +46,12 @@ static int hold(const char *mib, const char *path)
 int main(int argc, char **argv)
 {
     char line[64];
-    if (argc < 2 || hold(argv[1], argv[2]))
+    if (argc < 2 || hold_nothing(argv[1]))
         return 1;
-    if (getenv("FORK") && fork() == 0 && hold(argv[1], NULL))
+    for (int i = 2; i < argc; i++)
+        if (hold_file(argv[i]))
+            return 1;
+    if (getenv("FORK") && fork() == 0 && hold_nothing(argv[1]))
         return 1;
     dprintf(1, "ready\n");
     const char *next = getenv("EXEC");

@@ -131,6 +131,46 @@ def test_a_mapped_model_is_weights():
         assert document["model"]["path"] == model, document
 
 
+def unknown_places(document):
+    """The places of which nobody knows what weights and cache there are."""
+    rows = {place["place"]: rows_of(place) for place in document["places"]}
+    return [name for name, row in rows.items() if all(row.get(what, 0) is None for what in ("weights", "kv_cache", "activations"))]
+
+
+def memtally(*arguments):
+    return subprocess.run([MEMTALLY, *arguments], capture_output=True, text=True, timeout=120, check=True).stdout
+
+
+@contextlib.contextmanager
+def computing(*names):
+    """A program that holds memory and has mapped libraries of these names, as PyTorch and the driver of a device have."""
+    paths = [os.path.join(FOLDER, name) for name in names]
+    for path in paths:
+        shutil.copy(HELD, path)
+    with held(8, *paths) as process:
+        yield process
+
+
+def test_what_a_program_that_computes_models_has_of_them_is_unknown():
+    """It may have them on the host, on a device that nobody measures, or on both."""
+    for names, places in (("libtorch_cpu.so",), ["host"]), (("libtorch_cpu.so", "libcuda.so.1"), ["host", "gpu:?"]), (("libcuda.so.1",), []):
+        with computing(*names) as process:
+            document = attached(process.pid)
+            assert unknown_places(document) == places, (names, document["places"])
+            assert adds_up(host(document)) and host(document)["total_resident_bytes"] == rss(process.pid)
+            said = "no server tells what it has for them" if places else "what it has of that was not seen"
+            assert any(said in note for note in document["notes"]), document["notes"]
+            with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
+                attached(process.pid, "-o", folder)
+                assert unknown_places(json.loads(memtally("report", "--json", folder))) == places
+                compared = json.loads(memtally("compare", "--json", folder, folder))
+                known = {part["component"]: part["a_bytes"] for part in compared["components"]}
+                assert not places or known["weights"] is known["kv_cache"] is known["activations"] is None, known
+                assert not [note for note in compared["notes"] if "do not add up" in note], compared["notes"]
+            unseen = [place for place in document["places"] if place["place"] == "gpu:?"]
+            assert all(place["total_resident_bytes"] is None and place["unattributed_bytes"] is None for place in unseen), unseen
+
+
 def test_children_count_and_we_do_not():
     with held(32, env=dict(os.environ, FORK="1"), n=2) as process:
         document = attached(process.pid)
@@ -255,6 +295,8 @@ def test_another_users_process_shows_its_size_only():
         assert document["processes"][0]["observed_reason"].startswith("its mappings are open to"), document
         assert place["total_resident_bytes"] >= 8 * MIB and not place["unattributed_bytes"] < 8 * MIB, place
         assert any("open to its own user" in note for note in document["notes"]), document
+        assert unknown_places(document) == ["host"], document
+        assert any("not all of its mappings were seen" in note for note in document["notes"]), document
 
 
 def test_secrets_are_neither_kept_nor_shown():
@@ -295,6 +337,8 @@ def test_what_cannot_be_attached_to_is_said():
     if os.path.exists("/proc/2/stat"):
         done = attach(2)
         assert done.returncode == 3 and "thread of the kernel" in done.stderr, done
+    itself = subprocess.run(["sh", "-c", 'exec "$0" attach $$', MEMTALLY], capture_output=True, text=True, check=False)
+    assert itself.returncode == 2 and "is memtally itself" in itself.stderr, itself
     for word in "0", "-1", "x", "99999999999", "4 ":
         done = attach("--", word)
         assert done.returncode == 2 and "not the number of a process" in done.stderr, done
@@ -303,7 +347,7 @@ def test_what_cannot_be_attached_to_is_said():
 
 
 SERVER = """
-import http.server, json, os, sys, time
+import gzip, http.server, json, os, sys, time
 asked = []
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
@@ -321,6 +365,25 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.end_headers()
             while True:
                 self.wfile.write(b"[" * 65536)
+        if sys.argv[1] == "dripping":
+            self.send_response(200)
+            self.end_headers()
+            while True:
+                self.wfile.write(b" ")
+                time.sleep(0.05)
+        if sys.argv[1] == "endless head":
+            self.wfile.write(b"HTTP/1.1 200 OK\\r\\n")
+            while True:
+                self.wfile.write(b"X: y\\r\\n" * 4096)
+        if sys.argv[1] == "packed":
+            self.send_response(200)
+            self.send_header("Content-Encoding", "gzip")
+            self.end_headers()
+            return self.wfile.write(gzip.compress(b"[" * (1 << 26)))
+        if sys.argv[1] == "elsewhere":
+            self.send_response(302)
+            self.send_header("Location", "/asked")
+            return self.end_headers()
         known = {"/props": sys.argv[2].encode()} if len(sys.argv) > 2 else {}
         return self.answer(200 if self.path in known else 404, known.get(self.path, b""))
     def answer(self, status, body):
@@ -332,7 +395,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 class Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
-server = Server(("127.0.0.1", 0), Handler)
+server = Server(("127.0.0.2" if sys.argv[1] == "beside" else "127.0.0.1", 0), Handler)
 print(server.server_port, flush=True)
 server.serve_forever()
 """
@@ -436,16 +499,22 @@ def test_who_may_not_enter_its_network_does_not_ask_a_server():
 
 
 def test_servers_that_are_slow_broken_or_closed_are_said():
-    for way, words in (("silent", "did not answer within"), ("closed", "did not answer within"),
-                       ("endless", "did not answer within"), ("key", "status 401")):
-        with server("llama-server", way) as (process, _):
+    """No redirection is followed, nothing is unpacked, and no more than an answer's usual size is read."""
+    late = "did not answer within", "does not understand"  # which of them, the machine's speed decides
+    for way, *words in (("silent", late[0]), ("closed", late[0]), ("dripping", late[0]), ("endless", *late), ("endless head", *late),
+                        ("packed", *late), ("elsewhere", "with status 302"), ("beside", "does not listen at 127.0.0.1"),
+                        ("key", "status 401; it may ask for a key")):
+        with server("llama-server", way) as (process, port):
             for _ in range(30):  # a busy machine may not answer within the second
                 document = attached(process.pid)
                 assert adds_up(host(document)), way
-                if any(words in note for note in document["notes"]):
+                if any(one in note for one in words for note in document["notes"]):
                     break
             else:
                 raise AssertionError(f"{way}: {document['notes']}")
+            assert not any(note.startswith("at port") for note in document["notes"]), (way, document["notes"])
+            if way == "elsewhere":
+                assert "/asked" not in asked_for(port)
     for nonsense in "[]", "{", "null", '{"total_slots": -1, "model_path": 7, "default_generation_settings": []}', "[" * 5000:
         with server("llama-server", "good", nonsense) as (process, _):
             document = attached(process.pid)

@@ -41,13 +41,14 @@ def model():
 
 
 @contextlib.contextmanager
-def server(*words, before=(), **environment):
-    """A server that is started by these words, by way of those before; gives its process, its port and its child's process id."""
+def server(*words, before=(), log=None, **environment):
+    """A server that is started by these words, by way of those before, with `log` as its standard error; gives its process, its port and its
+    child's process id."""
     program = os.path.join(FOLDER, words[0])
     shutil.copy(os.path.join(HERE, "server.py"), program)
     settings = {name: value if isinstance(value, str) else json.dumps(value) for name, value in environment.items()}
     with subprocess.Popen([*before, sys.executable, program, *words[1:]], env=dict(os.environ, **settings), stdin=subprocess.PIPE,
-                          stdout=subprocess.PIPE) as process:
+                          stdout=subprocess.PIPE, stderr=log) as process:
         try:
             port, child = map(int, process.stdout.readline().split())
             yield process, port, child
@@ -219,11 +220,11 @@ tgi_batch_current_max_tokens 7
 """
 
 
-def tgi(version, info, metrics=None):
+def tgi(version, info, metrics=None, log=None):
     """router/src/lib.rs, struct Info; MODEL_ID is a variable of its launcher."""
     answers = {"/info": {"model_id": model(), "version": version, "max_total_tokens": 2048, "max_concurrent_requests": 128,
                          "router": "text-generation-router", **info}, **({"/metrics": metrics} if metrics else {})}
-    with server("text-generation-launcher", "--json-output", ANSWERS=answers, MIB=64, MODEL_ID=model()) as (process, _, _):
+    with server("text-generation-launcher", "--json-output", log=log, ANSWERS=answers, MIB=64, MODEL_ID=model()) as (process, _, _):
         return answered(process.pid)
 
 
@@ -242,6 +243,26 @@ def test_tgis_metrics_that_do_not_tell_leave_the_cache_unknown():
         assert figure(host(tgi("3.3.7", {}, metrics))["kv_cache"]) == (None, None), metrics
 
 
+# Published logs of TGI 1.4 (--json-output) and 2.2: router/src/main.rs, router/src/server.rs.
+TGI_LOGS = (
+    '{"timestamp":"2024-03-09T05:08:19.961136Z","level":"INFO","message":"Setting max batch total tokens to 10000",'
+    '"target":"text_generation_router","filename":"router/src/main.rs","line_number":328}\n',
+    "2024-09-03T04:40:19.370247Z  INFO text_generation_router::server: router/src/server.rs:1651: Setting max batch total tokens to 10000\n",
+)
+
+
+def test_tgis_log_tells_where_its_endpoint_does_not():
+    """Releases between 2.2.0 and 2.3.1 tell nowhere else. What an older run wrote to the same file does not count, nor does anything else in it."""
+    older = f"Setting max batch total tokens to 77\nArgs {{ api_key: Some({SECRET}) }}\n"
+    for text, tokens in [(older + line, 10000) for line in TGI_LOGS] + [("Setting max batch total tokens to " + "9" * 30, None), ("x" * 100, None)]:
+        with tempfile.TemporaryFile(dir=FOLDER) as log:
+            log.write(text.encode())
+            log.flush()
+            document = tgi("2.3.0", {}, log=log)
+        assert figure(host(document)["kv_cache"]) == ((tokens * TOKEN, "derived") if tokens else (None, None)), (text, document)
+        assert SECRET not in json.dumps(document), document
+
+
 def test_ollamas_own_word_is_of_all_that_it_has_loaded():
     """docs/api.md, List Running Models: size and size_vram; nothing tells weights and cache apart."""
     loaded = {"models": [{"name": "llama3.2:latest", "model": "llama3.2:latest", "size": 40 * MIB, "size_vram": 10 * MIB, "context_length": 4096,
@@ -252,7 +273,9 @@ def test_ollamas_own_word_is_of_all_that_it_has_loaded():
     parts = {part["name"]: part for part in rows["runtime"]["detail"]}
     assert figure(parts["weights, cache and compute by the engine's own word"]) == (30 * MIB, "inferred"), rows
     [place] = [place for place in document["places"] if place["place"].startswith("gpu:")]
-    assert place["total_resident_bytes"] == 10 * MIB and place["rows"][0]["provenance"] == "inferred", place
+    told = {row["category"]: figure(row) for row in place["rows"]}
+    assert told == {"weights": (None, None), "kv_cache": (None, None), "activations": (None, None), "runtime": (10 * MIB, "inferred")}, place
+    assert place["total_resident_bytes"] is None, place  # nobody measured the device
     assert figure(rows["kv_cache"]) == (None, None) and figure(rows["weights"]) == (None, None), rows
     assert any("40.00 MiB, of which 10.00 MiB on devices" in note for note in document["notes"]), document["notes"]
 
@@ -305,6 +328,23 @@ def test_tensorrt_llm_is_not_asked_what_an_answer_would_take_away():
     assert document["engine"] == {**document["engine"], "name": "trt-llm", "version": "1.2.0"}, document["engine"]
     assert figure(rows["kv_cache"]) == (None, None), rows
     assert figure(rows["weights"]) == (WEIGHTS, "derived"), rows
+
+
+# A published log of 1.2: a cache for the first pass, and then the one that stays.
+TRT_LLM_LOG = """[TensorRT-LLM][INFO] Number of tokens per block: 32.
+[TensorRT-LLM][INFO] [MemUsageChange] Allocated 0.28 GiB for max tokens in paged KV cache (8224).
+[TensorRT-LLM][INFO] [MemUsageChange] Allocated 16.05 GiB for max tokens in paged KV cache (16000).
+"""
+
+
+def test_tensorrt_llms_log_tells_of_its_cache():
+    with tempfile.TemporaryFile(dir=FOLDER) as log:
+        log.write(TRT_LLM_LOG.encode())
+        log.flush()
+        with server("trtllm-serve", model(), log=log, ANSWERS={"/v1/models": {"data": [{"id": "m"}]}}, MIB=64) as (process, _, _):
+            document = answered(process.pid)
+    assert figure(host(document)["kv_cache"]) == (16000 * TOKEN, "derived"), document
+    assert any("its log says: room for 16000 tokens" in note for note in document["notes"]), document["notes"]
 
 
 def test_a_worker_that_retitled_itself_is_known_by_its_parent():

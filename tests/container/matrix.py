@@ -70,7 +70,8 @@ def programs(folder):
     server = engine.llama_cpp("llama-server")
     python = engine.torch()
     base = subprocess.run([python, "-c", "import sys; print(sys.base_prefix)"], capture_output=True, text=True, check=True).stdout.strip()
-    libraries = on_host.stage(f"{folder}/libraries")["LD_LIBRARY_PATH"]
+    # Another user has no way into the tree, where the links lead.
+    libraries = shutil.copytree(on_host.stage(f"{folder}/links")["LD_LIBRARY_PATH"], f"{folder}/libraries")
     # No processor lays out the weights anew: they stay mapped.
     words = [f"{folder}/memtally", "run", "--quiet", "-o", f"{folder}/recording", "--", server, "-m", f"{folder}/model.gguf", "--port", str(ports.free_port()),
              "-c", "1024", "-np", "2", "--no-repack"]
@@ -115,7 +116,7 @@ def outside(program, folder):
 
 @contextlib.contextmanager
 def inside(program, folder, machine):
-    binds = [*(path for path in SYSTEM if os.path.exists(path)), *program.shown, os.environ["BUILD_DIR"]]
+    binds = [*(path for path in SYSTEM if os.path.exists(path)), *program.shown]
     options = ["--network", "host", "--user", f"{OWNER}:{OWNER}", "--tmpfs", "/tmp:mode=1777", "-v", f"{folder}:{folder}"]
     for path in binds:
         options += ["-v", f"{path}:{path}:ro"]
@@ -163,9 +164,11 @@ def judge(program, viewer, document):
     wrong = [] if sums == place["total_resident_bytes"] else [f"rows add up to {sums} of {place['total_resident_bytes']}"]
     if abs(place["total_resident_bytes"] - total) > band * total:
         wrong.append(f"{place['total_resident_bytes']} of {total} bytes")
-    # Who may not see its mappings does not see that it computes models either: it has no such rows.
-    if program.unknown and any(value is not None and (viewer != STRANGER or value) for value in seen.values()):
-        wrong.append(f"known: {seen}")
+    known = {(one["place"], name): memtally.row(one, name)["resident_bytes"] for one in document["places"] for name in seen}
+    if program.unknown and any(value is not None for value in known.values()):
+        wrong.append(f"known: {known}")
+    if viewer == STRANGER and any(value == 0 for value in seen.values()):
+        wrong.append(f"nothing where nobody could look: {seen}")
     if not program.unknown and not program.recorded and any(seen.values()):
         wrong.append(f"a model: {seen}")
     if viewer == STRANGER and not any("open to its own user" in note for note in document["notes"]):

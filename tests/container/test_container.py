@@ -9,6 +9,7 @@ import glob
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -167,6 +168,7 @@ def check_profile(name, *words):
             done = profile(name, *words, folder=folder)
         assert done.returncode == 0, done
         path, document, text = kept(folder)
+        assert re.fullmatch(name + r"_\d{8}_\d{6}\.json", os.path.basename(path)), path
         assert SECRET not in done.stdout + done.stderr + text, done
         assert document["model"]["path"] == "/models/model.gguf" and adds_up(document), document
         assert row(document, "weights")["resident_bytes"] >= 16 * MIB, document["places"]
@@ -220,6 +222,7 @@ def test_musl_and_an_older_glibc_are_watched_from_outside():
         with container(image) as name:
             document = check_profile(name)
             assert not was_recorded(document), image
+            assert row(document, "kv_cache")["resident_bytes"] is None and row(document, "activations")["resident_bytes"] is None, document["places"]
             assert any(why in note and "from outside" in note for note in document["notes"]), document["notes"]
 
 
@@ -318,6 +321,38 @@ def ended_profile(name, folder, end):
         _, said = process.communicate(timeout=120)
     container_engines.patiently("the folder is left", lambda: not any(".memtally-" in path for path in machine().exported(name)))
     return process.returncode, said, before, machine().exported(name)
+
+
+@contextlib.contextmanager
+def service_that_ends():
+    """Kills what answers at the socket; starts it again afterwards."""
+    made = machine()
+    made.service.kill()
+    made.service.wait()
+    os.unlink(made.socket)
+    try:
+        yield
+    finally:
+        made.start_service()
+
+
+def test_a_profile_whose_socket_goes_leaves_nothing():
+    if ENGINE is not container_engines.Podman:
+        raise tap.Skip("Docker's daemon takes its containers with it; Podman's service does not")
+    with container(options=("-e", "HANGS=1")) as name, tempfile.TemporaryDirectory() as folder:
+        before = machine().state(name)
+        with hanging(name, folder) as process, service_that_ends():
+            _, said = process.communicate(timeout=120)
+            assert process.returncode not in (0, -signal.SIGKILL) and said.strip(), (process.returncode, said)
+            root = f"/proc/{machine().pid(name)}/root"
+            container_engines.patiently("the folder is left", lambda: not glob.glob(f"{root}/.memtally-*"))
+            container_engines.patiently("something is left", lambda: machine().state(name) == before)
+
+
+def test_a_profile_that_gives_up_leaves_nothing():
+    with container(options=("-e", "HANGS=1")) as name, tempfile.TemporaryDirectory() as folder, unchanged(name):
+        done = profile(name, "--timeout", 2, folder=folder)
+        assert done.returncode not in (0, -signal.SIGKILL) and "2 s" in done.stderr and not os.path.exists(f"{folder}/results"), done
 
 
 def test_a_container_that_ends_while_it_is_profiled_keeps_nothing():

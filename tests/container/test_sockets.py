@@ -135,6 +135,28 @@ def test_a_container_is_shown_as_its_engine_says():
             assert "srv of image localhost/bb:1" in table and SECRET not in table, table
 
 
+def test_the_log_of_a_containers_server_is_read_where_its_endpoint_does_not_tell():
+    """In frames, as GET /containers/srv/logs answers where there is no terminal; the line is of a published log of TGI 2.2."""
+    line = b"2024-09-03T04:40:19.370247Z  INFO text_generation_router::server: router/src/server.rs:1651: Setting max batch total tokens to 19056\n"
+    program = f"{FOLDER}/text-generation-launcher"
+    shutil.copy(HELD, program)
+    for log, told in (answer(b"\1\0\0\0\0\0\0" + bytes([len(line)]) + line + SECRET.encode()), True), (answer(line, "500 Oh"), False):
+        with subprocess.Popen([program, "8"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            assert process.stdout.readline() == b"ready\n"
+
+            def serve(connection, path):
+                if path.startswith(f"/containers/{IDENTITY}/logs?"):
+                    connection.sendall(log)  # pylint: disable=cell-var-from-loop
+                else:
+                    knows(inspected(process.pid))(connection, path)  # pylint: disable=cell-var-from-loop
+
+            with engine(serve) as path:
+                done = attach(path, "srv", "--json")
+            process.stdin.close()
+        assert done.returncode == 0 and SECRET not in done.stdout, done
+        assert any("its log says: room for 19056 tokens in its cache" in note for note in json.loads(done.stdout)["notes"]) == told, done.stdout
+
+
 def test_without_a_control_group_of_its_own_a_container_is_what_counts_processes_alike():
     unshare = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child"]
     if subprocess.run([*unshare, "true"], stderr=subprocess.DEVNULL, check=False).returncode:
@@ -202,6 +224,61 @@ def test_engines_that_are_slow_broken_or_hostile_are_said():
         with engine(serve) as path:
             done = attach(path, "srv")
             assert done.returncode == 2 and path in done.stderr and any(one in done.stderr for one in words), (words, done)
+
+
+@contextlib.contextmanager
+def running(*words, mapped=HELD, **variables):
+    """A process that holds 32 MiB and maps a file, under a command line of the test's."""
+    with subprocess.Popen([words[0], "32", mapped, *words[1:]], executable=HELD, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          env={"PATH": os.environ["PATH"], **variables}, cwd=FOLDER) as process:
+        assert process.stdout.readline() == b"ready\n"
+        try:
+            yield process.pid
+        finally:
+            process.stdin.close()
+            process.wait(60)
+
+
+def profile_of(pid, **host):
+    document = inspected(pid)
+    document["HostConfig"].update(host)
+    with engine(knows(document)) as path:
+        return subprocess.run([MEMTALLY, "profile", "--container", "srv"], capture_output=True, text=True, timeout=200, check=False,
+                              env={**os.environ, "DOCKER_HOST": f"unix://{path}"}, cwd=FOLDER)
+
+
+def test_a_container_without_an_engine_to_profile_is_said():
+    for words, said in (
+        (("sleep",), "runs no engine that memtally knows"),
+        (("python3", "-m", "vllm.entrypoints.openai.api_server"), "runs vllm, and memtally profiles llama-server"),
+        (("llama-server", "--port", "0"), "neither the command line"),
+    ):
+        with running(*words) as pid:
+            done = profile_of(pid)
+        assert done.returncode != 0 and said in done.stderr, (words, done)
+
+
+def test_a_model_is_found_by_its_flag_by_the_flags_variable_and_among_mapped_files():
+    """What is refused comes after it."""
+    model = f"{FOLDER}/mapped.gguf"
+    shutil.copy(HELD, model)
+    for words, variables in (
+        (("llama-server", "-m", "/models/m.gguf"), {}),
+        (("llama-server", "--model=m.gguf"), {}),
+        (("llama-server",), {"LLAMA_ARG_MODEL": "/models/m.gguf"}),
+        (("llama-server",), {"mapped": model}),
+    ):
+        with running(*words, **variables) as pid:
+            done = profile_of(pid, ReadonlyRootfs=True)
+        assert done.returncode == 3 and "root folder is read-only" in done.stderr and "attach --container srv" in done.stderr, (words, done)
+
+
+def test_an_engine_that_has_no_room_beside_itself_is_not_started_again():
+    with running("llama-server", "-m", "/models/m.gguf") as pid:
+        done = profile_of(pid, Memory=40 << 20)
+        assert done.returncode != 0 and "a second engine takes at least 3" in done.stderr and "the container has" in done.stderr, done
+        done = profile_of(pid, Memory=4 << 20)
+        assert done.returncode != 0 and "the container has 0 B left" in done.stderr, done
 
 
 GUARD, RUN = "1" * 64, "2" * 64

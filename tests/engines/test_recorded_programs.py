@@ -103,6 +103,15 @@ def test_cuda_graphs():
     peaks_are_pytorchs(*seen("capture"), blocks=False)
 
 
+def test_pools_of_the_programs_own_and_of_graphs_that_are_gone_are_no_graphs():
+    said, observed = seen("pooled")
+    peaks_are_pytorchs(said, observed, blocks=False)
+    (place,) = places(observed)
+    gone, kept = said[0]["graphs"]
+    (graphs,) = (one for one in place["rows"] if one["category"] == "graphs")
+    assert gone > 0 and [part["resident_bytes"] for part in graphs["detail"] if part["name"] == "private pool"] == [kept], (said, place)
+
+
 def test_segments_that_expand():
     peaks_are_pytorchs(*seen("train", allocator="expandable_segments:True"))
 

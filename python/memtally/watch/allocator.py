@@ -130,6 +130,7 @@ class History:
         self.reset()
         os.register_at_fork(after_in_child=self._in_child)
         self.watchers = []  # called with the addresses that were freed
+        self.end_of_pool = lambda name: None  # when a private pool was left by its graphs; None before, 0 where it had none
         self.before_drain = lambda: None
         self.after_drain = lambda: None
 
@@ -137,7 +138,7 @@ class History:
         self.last = {}  # device: its last entry
         self.same = {}  # device: the microsecond of its last entry, and how many came in it
         self.mapped = {}  # device: Ranges
-        self.known_private = set()
+        self.known_private = {}  # address: whether graphs have it
         self.known_rest = {}
         self.n_seen = 0
         self.next_quiet = 0.0
@@ -331,7 +332,7 @@ class History:
             lines.append("s %d %d %x %d" % (device, at, address, size))
         elif action == "segment_free":
             lines.append("e %d %d %x" % (device, at, address))
-            self.known_private.discard(address)
+            self.known_private.pop(address, None)
         elif action == "segment_map":
             self.mapped.setdefault(device, Ranges()).add(address, size)
             lines.append("s %d %d %x %d" % (device, at, address, size))
@@ -339,20 +340,29 @@ class History:
             gone, left = self.mapped.setdefault(device, Ranges()).remove(address, size)
             for start in gone:
                 lines.append("e %d %d %x" % (device, at, start))
-                self.known_private.discard(start)
+                self.known_private.pop(start, None)
             for piece in left:
                 lines.append("s %d %d %x %d" % ((device, at) + piece))
 
+    def _tell_private(self, pieces, end, lines):
+        has_graphs = end is None
+        for piece in pieces if end != 0 else ():
+            if self.known_private.get(piece) == has_graphs:
+                continue
+            if has_graphs or piece not in self.known_private:
+                lines.append("p %x" % piece)
+            if not has_graphs:
+                lines.append("q %d %x" % (end, piece))
+            self.known_private[piece] = has_graphs
+
     def _take_segment(self, segment, lines):
         address = segment["address"]
-        if tuple(segment.get("segment_pool_id", (0, 0))) != (0, 0):
+        name = tuple(segment.get("segment_pool_id", (0, 0)))
+        if name != (0, 0):
             pieces = [address]
             if segment.get("is_expandable"):
                 pieces = self.mapped.get(segment["device"], Ranges()).within(address, segment["total_size"])
-            for piece in pieces:
-                if piece not in self.known_private:
-                    self.known_private.add(piece)
-                    lines.append("p %x" % piece)
+            self._tell_private(pieces, self.end_of_pool(name), lines)
         for block in segment["blocks"]:
             at = block.get("address", address)
             address = at + block["size"]

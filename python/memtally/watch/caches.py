@@ -6,7 +6,8 @@ looked at when a layer has changed its part of it, and of those whose layers cha
 its functions give back need not be what it holds: a window's is longer, a quantised one's is not quantised.
 
 Where generate() writes tokens in quick succession, its layers are looked at together after each of them: what the recorder is told
-of a block holds from its beginning.
+of a block holds from its beginning. Where the tensors that a layer's update allocates are those that it keeps, as one token shows
+and every sixteenth again, the recorder is told of them before: it labels what the update allocates.
 """
 
 import functools
@@ -21,7 +22,7 @@ STATE = re.compile("conv|ssm|recurrent|state|rnn|linear|memory")
 KEYS_AND_VALUES = re.compile("key|value|kv")
 DEPTH = 6  # of what is within a cache
 QUICK = 0.01  # seconds for a token: what was not looked at yet is not told of a program that is killed
-TIMED_TOGETHER = 16  # tokens in quick succession
+TOGETHER = 16  # tokens in quick succession that are timed together
 WORDS = {"kv_cache": "cache", "recurrent_state": "state"}
 # What models without a class for it give back, as transformers.generation.utils.ALL_CACHE_NAMES.
 OUTPUTS = {"cache": "kv_cache", "past_key_values": "kv_cache", "cache_params": "recurrent_state", "state": "recurrent_state", "mems": "kv_cache"}
@@ -46,6 +47,19 @@ class Marks(dict):
         return mark
 
 
+class Pace:
+    """How a thread writes its tokens in a generate()."""
+
+    __slots__ = ("last", "together", "left", "mark", "may_mark", "addresses")
+
+    def __init__(self):
+        self.last = 0.0  # when a token was last timed
+        self.together = self.left = 0  # tokens until the next is timed, at first and now
+        self.mark = None  # what the recorder is told of what updates allocate
+        self.may_mark = True  # nothing says that they allocate other things, too
+        self.addresses = ()  # of the storages that layers had then
+
+
 def held_by(outputs):
     """What a model gives back under these names, asked of the dictionary below its class: from transformers 5.24.0 on the class
     writes into the program's output that the older names are no longer those."""
@@ -64,8 +78,8 @@ class Caches:
         self.known = {}  # id of a storage of a device: weak reference
         self.is_cuda_there = torch.cuda.is_initialized
         self.is_compiling = hooks.compiling(torch)
-        self.last_tokens = {}  # thread in a generate(): time
-        self.quick = {}  # of these threads, where tokens come so quickly that layers are looked at after each of them: until the next time
+        self.paces = {}  # thread in a generate(): Pace
+        self.quick = {}  # the same of those whose tokens come so quickly that layers are looked at after each of them
         kinds = (getattr(torch, name, None) for name in ("dtype", "device", "Size"))
         self.marks = Marks()
         self.plain = {int, float, str, bool, type(None), *kinds}  # what holds no tensor
@@ -107,21 +121,25 @@ class Caches:
     def look_after_token(self, outputs):
         """At layers that were left to this, and at what no layer of a cache has told. Never raises. Returns whether tokens come quickly."""
         thread = threading.get_ident()
-        if self.quick.get(thread) and self._look_quickly(thread, outputs):
+        pace = self.quick.get(thread)
+        if pace and pace.left and (pace.mark or self._look_quickly(outputs)):
+            pace.left -= 1
+            if self.whole:
+                self._look_at_whole()
             return True
-        has_layers = False
+        found = []
         try:
             for name, value in held_by(outputs):
                 layers = getattr(value, "layers", None)
                 if layers:
-                    has_layers = True
-                    self._look_at_layers(layers, thread)
+                    found.append(layers)
+                    self._look_at_layers(layers, pace)
                 elif isinstance(value, (list, tuple)):
                     self._look_into(value, OUTPUTS[name], self.tell, 0)
         except Exception as error:
             self.trace.failed("caches", error)
-        if has_layers:
-            self._time(thread)
+        if found:
+            self._time(thread, found)
         self._look_at_whole()
         return False
 
@@ -131,25 +149,55 @@ class Caches:
             if cache is not None and not hasattr(cache, "layers"):
                 self.look_at(cache, self.tell)
 
-    def _look_at_layers(self, layers, thread):
+    def _look_at_layers(self, layers, pace):
         """Looks at the cache of a token that was just written."""
-        if thread in self.quick:
-            for layer in list(layers):
-                self.look_at_layer(layer)
+        for layer in list(layers) if pace else ():
+            self.look_at_layer(layer)
 
-    def _time(self, thread):
+    def _time(self, thread, found):
         """Whether tokens come quickly, by those since the last time: one, or one more than were looked at quickly."""
-        now, last = time.monotonic(), self.last_tokens.get(thread)
-        if last is None:  # outside of generate(): a loop of the program's own may end at any token
+        now, pace = time.monotonic(), self.paces.get(thread)
+        if pace is None:  # outside of generate(): a loop of the program's own may end at any token
             return
-        tokens = TIMED_TOGETHER - self.quick.get(thread, TIMED_TOGETHER - 1)
-        if now - last < QUICK * tokens and not self.is_cuda_there():  # devices are told the time as well
-            self.quick[thread] = TIMED_TOGETHER - 1
-        else:
+        tokens = pace.together - pace.left if thread in self.quick else 1
+        is_quick = now - pace.last < QUICK * tokens and not self.is_cuda_there()  # devices are told the time as well
+        pace.last = now
+        if not is_quick:
             self.quick.pop(thread, None)
-        self.last_tokens[thread] = now
+            pace.mark = None
+            return
+        self._mark(pace, found, tokens)
+        pace.left = pace.together - 1
+        self.quick[thread] = pace
 
-    def _look_quickly(self, thread, outputs):
+    def _mark(self, pace, found, tokens):
+        """Whether what updates allocate is what layers keep: at first by one token, then by all since the last time."""
+        mark, addresses = self._kept_in(found[0]) if pace.may_mark and len(found) == 1 and self.labels.label_aligned else (None, ())
+        n_told = self.labels.aligned(None) if mark else 0
+        is_first = pace.mark is None
+        if not is_first and mark:
+            is_same = n_told == 0 and addresses == pace.addresses
+            pace.may_mark = mark == pace.mark and (is_same or n_told == tokens * len(addresses))
+        pace.mark = mark if pace.may_mark else None
+        pace.together = 1 if pace.mark and is_first else TOGETHER
+        pace.addresses = addresses
+
+    def _kept_in(self, layers):
+        """The mark of all tensors of these layers and the addresses of their storages; no mark where there is anything else."""
+        marks, addresses = set(), []
+        for layer in layers:
+            for name, value in vars(layer).items():
+                if type(value) is self.torch.Tensor:
+                    storage = value.untyped_storage()
+                    if not value.is_cpu or not storage.resizable() or storage.is_shared():
+                        return None, ()
+                    marks.add(self.marks[name])
+                    addresses.append(storage.data_ptr())
+                elif type(value) not in self.plain:
+                    return None, ()
+        return (marks.pop(), addresses) if len(marks) == 1 else (None, ())
+
+    def _look_quickly(self, outputs):
         """At the layers of a token in quick succession, as look_at_layer() does. It runs between the program's tokens, when the processor
         has forgotten all of ours: the fewest steps. Whether that was all."""
         label, marks, plain, plain_tensor = self.labels.label_block, self.marks, self.plain, self.torch.Tensor
@@ -166,11 +214,8 @@ class Caches:
                             self.look_at_layer(layer)
                     elif kind not in plain:
                         self.look_at_layer(layer)
-            self.quick[thread] -= 1
         except Exception:  # new names, tensors without a storage, outputs without layers
             return False
-        if self.whole:
-            self._look_at_whole()
         return True
 
     def during_generate(self, generate):
@@ -179,27 +224,35 @@ class Caches:
         def generate_anew(*args, **kwargs):
             thread = threading.get_ident()
             self.quick.pop(thread, None)
-            self.last_tokens[thread] = 0.0
+            self.paces[thread] = Pace()
             try:
                 return generate(*args, **kwargs)
             finally:
                 self.quick.pop(thread, None)
-                self.last_tokens.pop(thread, None)
+                self.paces.pop(thread, None)
 
         return generate_anew
 
     def around_layer(self, update):
         """Makes the function that changes a layer. It runs for each layer and token: the shortest way. torch.compile() is shown
         the function itself."""
-        quick, this_thread, look_at_layer = self.quick, threading.get_ident, self.look_at_layer
+        quick, this_thread, look_at_layer, label = self.quick.get, threading.get_ident, self.look_at_layer, self.labels.label_aligned
 
         def update_and_look(layer, *args, **kwargs):
+            pace = quick(this_thread())
+            mark = pace and pace.mark
             try:
+                if mark:
+                    label(*mark)
                 result = update(layer, *args, **kwargs)
             except BaseException as error:
+                if mark:
+                    label()
                 hooks.leave_out_own_frames(error)
                 raise
-            if this_thread() not in quick:
+            if mark:
+                label()
+            elif pace is None:
                 look_at_layer(layer)
             return result
 

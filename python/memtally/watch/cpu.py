@@ -44,6 +44,8 @@ class Labels:
         # The recorder as a module of Python's is called in a quarter of the time.
         self.label_block = getattr(frames.recorder, "label_block", None) or hook("label_block", *arguments)
         self.label_range = getattr(frames.recorder, "label", None) or hook("label", *arguments)
+        self.label_aligned = getattr(frames.recorder, "label_aligned", None)
+        self.aligned = getattr(frames.recorder, "aligned", None)
         self.told = {}  # id of a storage that is a range: weak reference, address, category, name
         self.pinned = set()  # addresses of storages that go back to PyTorch
 

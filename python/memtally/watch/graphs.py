@@ -161,6 +161,9 @@ class Graphs:
         self.named = {}  # number: names, of whole batches that live
         self.kept = collections.Counter()  # of the same names
         self.pools = {}  # of PyTorch's name for it: from 1
+        self.members = {}  # of the same name: numbers of graphs that live in it
+        self.left = {}  # of the same name: when the last of them went
+        self.pool_of = {}  # number: the name
         self.living = {}  # number: what says that the graph is gone
         self.last = {}  # device: what was free and reserved when a capture had last ended
         self.is_serving = False  # a graph was replayed a second time: the program is past its warm-up
@@ -192,9 +195,18 @@ class Graphs:
         allocated, reserved = (stats[name]["all"]["current"] for name in ("allocated_bytes", "reserved_bytes"))
         return device, *self.torch.cuda.mem_get_info(device), allocated, reserved
 
-    def _begin(self, graph, frame):
+    def end_of(self, name):
+        """When a private pool was left by the last of its graphs; None while it has some, 0 where it never had. PyTorch itself
+        names the pool of a capture that brings none; else the program made it, and may keep in it what it likes."""
+        if name in self.left:
+            return self.left[name]
+        return None if name[0] != 0 or name in self.members else 0
+
+    def _begin(self, graph, pool, frame):
         """PyTorch makes hundreds of numbers for the one that is asked here. Where the device has as much free as after the capture
         before, PyTorch took nothing since."""
+        if pool is not None:
+            self._expect(tuple(pool))
         names = self.names.of(frame)
         device = self.torch.cuda.current_device()
         free = self.torch.cuda.mem_get_info(device)[0]
@@ -203,9 +215,13 @@ class Graphs:
             reserved = self._held()[4]
         graph._memtally = (names, device, free, reserved, sys.exc_info()[1], resident(), time.monotonic_ns())
 
+    def _expect(self, pool):
+        self.left.pop(pool, None)
+        return self.members.setdefault(pool, set())
+
     def _around_begin(self, function):
         def capture_begin(graph, *args, **kwargs):
-            self._quietly(self._begin, graph, sys._getframe(1))
+            self._quietly(self._begin, graph, args[0] if args else kwargs.get("pool"), sys._getframe(1))
             return function(graph, *args, **kwargs)
 
         return capture_begin
@@ -328,7 +344,10 @@ class Graphs:
         nodes = UNKNOWN if nodes is None else nodes
         self._look_for_another(number, tuple(names))
         host = max(0, resident() - host_before)
-        pool_number = self.pools.setdefault(tuple(graph.pool()), len(self.pools) + 1)
+        name = tuple(graph.pool())
+        self._expect(name).add(number)
+        self.pool_of[number] = name
+        pool_number = self.pools.setdefault(name, len(self.pools) + 1)
         self.trace.add_all((
             "x %d %d %d %d %d %s %d %d %s %s %s %s" % (device, now, number, pool, driver, nodes, allocated, reserved, *names),
             "z %d %d %d %s" % (number, host, pool_number, expected),
@@ -340,5 +359,12 @@ class Graphs:
         names = self.named.pop(number, None)
         if names:
             self.kept[names] -= 1
-        if self.living.pop(number, None):
-            self.trace.line("y", time.monotonic_ns(), number)
+        if not self.living.pop(number, None):
+            return
+        now = time.monotonic_ns()
+        pool = self.pool_of.pop(number)
+        self.members[pool].discard(number)
+        if not self.members[pool]:
+            del self.members[pool]
+            self.left[pool] = now
+        self.trace.line("y", now, number)

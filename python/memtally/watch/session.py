@@ -16,6 +16,7 @@ class Session:
         self.peaks = peaks.Peaks(trace, torch)
         self.graphs = graphs.Graphs(trace, torch)
         self.history.before_drain = self.peaks.tell
+        self.history.end_of_pool = self.graphs.end_of
 
     def finish(self):
         """The process is about to end."""

@@ -115,6 +115,17 @@ struct target {
     struct mt_container *container; /* whose first process that is, or NULL */
 };
 
+/* A server of a container writes to its engine's log. */
+static void read_log(const struct target *target, struct cli_server_words *said)
+{
+    struct mt_http_response log;
+    if (!target->container || !mt_drive_running_wants_log(&said->running) ||
+        mt_container_log(target->container, &log, NULL) != MT_OK)
+        return;
+    mt_drive_running_take_log(log.body, log.length, &said->running);
+    mt_http_response_finish(&log);
+}
+
 static int attach(const struct attach_options *options, const struct target *target,
                   const char *folder, uint64_t lasts_ns, struct cli_server_words *said,
                   struct mt_error *error)
@@ -134,8 +145,10 @@ static int attach(const struct attach_options *options, const struct target *tar
         return result;
     int may_ask = !options->no_endpoint && mt_http_start(NULL) == MT_OK;
     cli_server_words_look(said, target->pid, may_ask ? ASK_MS : 0);
-    if (may_ask)
+    if (may_ask) {
+        read_log(target, said);
         mt_http_stop();
+    }
     result = watch(run, lasts_ns, caught, error);
     int finished = mt_run_finish(run, NULL, NULL, &end, result == 0 ? error : NULL);
     return result < 0 ? result : finished;
@@ -145,7 +158,7 @@ static int show(const struct attach_options *options, const struct target *targe
                 const char *folder, struct cli_server_words *said, const struct mt_moment *moment,
                 struct mt_error *error)
 {
-    const struct cli_load_options load = {.moment = *moment};
+    const struct cli_load_options load = {.moment = *moment, .is_told = 1};
     struct cli_terminal terminal = cli_terminal_of(STDOUT_FILENO);
     struct cli_loaded loaded = {0};
     struct mt_strbuf out = {0};
@@ -267,11 +280,12 @@ static const char *const description[] = {
     "with 'memtally run' it can. Each device that the process holds memory of is a place of its "
     "own. Its bytes come from NVIDIA's list of processes, or from what the drivers amdgpu, i915, "
     "xe and nouveau say of the process's open files.",
-    "If the process is llama-server, Ollama, vLLM, SGLang or TGI, memtally also asks its "
-    "endpoint on this machine for its version, model, context and cache, for at most a second. "
-    "The bytes follow from the model's header and the rules of the engine's version (derived), "
-    "or are the engine's own word (inferred). memtally takes them out of the memory whose use it "
-    "did not see. If memtally cannot know weights or a cache, they are unknown. It reads only "
+    "If the process is llama-server, Ollama, vLLM, SGLang, TGI or TensorRT-LLM, memtally also asks "
+    "its endpoint on this machine for its version, model, context and cache, for at most a second. "
+    "If that of TGI or TensorRT-LLM does not tell of the cache, a line of the log may. The "
+    "bytes follow from the model's header and the rules of the engine's version (derived), or are "
+    "the engine's own word (inferred). memtally takes them out of the memory whose use it did not "
+    "see. If memtally cannot know weights, cache or activations, they are unknown. It reads only "
     "those variables of the environment that stand for the engine's flags or name folders of "
     "models.",
     "With --container it shows all processes of a container. memtally asks the socket that "

@@ -298,7 +298,8 @@ static void add_note(struct compare_view *view, const char *note)
         view->notes[view->n_notes++] = note;
 }
 
-/* A file that others wrote may state a total that its categories do not add up to. */
+/* A file that others wrote may state a total that its categories do not add up to. Those that are
+ * unknown lie in other rows. */
 static int adds_up(const struct mt_tally *tally)
 {
     struct mt_components components;
@@ -306,7 +307,7 @@ static int adds_up(const struct mt_tally *tally)
     for (size_t i = 0; i < tally->n_places; i++) {
         mt_components_of_place(&tally->places[i], tally->kind, MT_BASIS_RESIDENT, &components);
         uint64_t stated = tally->places[i].total_resident_bytes;
-        if (stated != MT_UNKNOWN && (!total->known || (uint64_t)total->bytes != stated))
+        if (stated != MT_UNKNOWN && total->known && (uint64_t)total->bytes != stated)
             return 0;
     }
     return 1;

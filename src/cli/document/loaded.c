@@ -5,9 +5,11 @@
 #include <memtally/recording.h>
 #include <memtally/snapshot.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "drive/running.h"
 
 static void fill_document(struct cli_loaded *loaded, const char *path, size_t n_timeline)
 {
@@ -46,6 +48,26 @@ static int load_snapshot(struct cli_loaded *loaded, const char *path,
     return result;
 }
 
+/* What nobody could see from outside is unknown, and no zero. */
+static int tell_unseen(struct cli_loaded *loaded, int is_model, struct mt_error *error)
+{
+    struct mt_drive_words *words = calloc(1, sizeof *words);
+    int result = words ? 0 : mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    if (words)
+        mt_drive_unseen_words(loaded->tally, is_model, words);
+    for (size_t i = 0; words && i < words->n && result == 0; i++)
+        result = mt_tally_tell(loaded->tally, &words->items[i], error);
+    if (words && *words->why) {
+        snprintf(loaded->unseen, sizeof loaded->unseen, "not all of its memory is told apart: %s",
+                 words->why);
+        loaded->notes[0] = loaded->unseen;
+        loaded->document.notes = loaded->notes;
+        loaded->document.n_notes = 1;
+    }
+    free(words);
+    return result;
+}
+
 int cli_load(struct cli_loaded *loaded, const char *path, const struct cli_load_options *options,
              struct mt_error *error)
 {
@@ -76,7 +98,7 @@ int cli_load(struct cli_loaded *loaded, const char *path, const struct cli_load_
     if (result)
         return result;
     fill_document(loaded, path, n_timeline);
-    return 0;
+    return options->is_told ? 0 : tell_unseen(loaded, options->is_model, error);
 }
 
 void cli_unload(struct cli_loaded *loaded)

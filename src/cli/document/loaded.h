@@ -18,6 +18,8 @@ struct cli_loaded {
     struct mt_device_histories *histories;
     struct mt_stack_list *stacks;
     struct mt_recording_damage damage;
+    char unseen[256]; /* a note on what could not be seen from outside */
+    const char *notes[1];
     struct cli_document document;
 };
 
@@ -27,6 +29,8 @@ struct cli_load_options {
     int stacks;
     size_t stacks_limit;
     int histories;
+    int is_told;  /* a server's words on it follow */
+    int is_model; /* it is known to be of an engine that had a model */
 };
 
 /* Opens the recording, or the snapshot of PyTorch's allocator, `path` and fills in the document.

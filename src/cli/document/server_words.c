@@ -42,7 +42,7 @@ static void note_settings(struct cli_server_words *said)
     else if (running->context_tokens)
         snprintf(settings, sizeof settings, "%" PRIu64 " tokens of context",
                  running->context_tokens);
-    if (running->cache_tokens)
+    if (running->cache_tokens && !running->is_logged)
         snprintf(room, sizeof room, ", room for %" PRIu64 " tokens in its cache",
                  running->cache_tokens);
     add_note(said, "at port %d%s %s says: %s%s", running->port,
@@ -138,6 +138,9 @@ static void note(struct cli_server_words *said)
         note_settings(said);
     else if (*running->problem)
         add_note(said, "%s", running->problem);
+    if (running->is_logged)
+        add_note(said, "its log says: room for %" PRIu64 " tokens in its cache",
+                 running->cache_tokens);
     note_loaded(said);
     if (*said->words.why)
         add_note(said, "not all of its memory is told apart: %s", said->words.why);

@@ -6,7 +6,7 @@
 #include "cli/document/document.h"
 #include "drive/running.h"
 
-#define CLI_SERVER_NOTES 3
+#define CLI_SERVER_NOTES 4
 
 /* Start with {0}; a document borrows from it. */
 struct cli_server_words {

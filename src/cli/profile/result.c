@@ -199,7 +199,7 @@ int profile_result_describe(struct mt_profile_job *job, uint64_t start_ns,
 int profile_result_make(struct mt_profile_job *job, const char *directory, uint64_t start_ns,
                         struct profile_result *result, struct mt_error *error)
 {
-    const struct cli_load_options options = {.moment = {.kind = MT_MOMENT_PEAK}};
+    const struct cli_load_options options = {.moment = {.kind = MT_MOMENT_PEAK}, .is_model = 1};
     int code = cli_load(&result->loaded, directory, &options, error);
     return code == MT_OK ? profile_result_describe(job, start_ns, result, error) : code;
 }

@@ -534,7 +534,6 @@ static void set_recurrent(struct layering *layering)
     description->conv_kernel = MT_HF_FIRST(config, MT_HF_mamba_d_conv, MT_HF_conv_kernel);
     description->state_size =
         MT_HF_FIRST(config, MT_HF_mamba_d_state, MT_HF_ssm_state_size, MT_HF_state_size);
-    description->state_chunk = MT_HF_FIRST(config, MT_HF_mamba_chunk_size, MT_HF_chunk_size);
     if (has_trait(layering, MT_HF_MAMBA)) {
         description->inner_size = expand * hidden;
         description->time_step_rank =

@@ -161,6 +161,10 @@ static void make(const struct mt_budget_engine *engine, const struct mt_predict_
         .vocabulary_padding = mt_engine_number(in->engine, "weights", 64),
         .float_bytes = float_bytes,
         .whole_bytes = mt_engine_number(in->engine, "blocks.whole", 0),
+        .rotation_bytes = mt_mul(mt_budget_rotations(in), sizeof(float)) / 2,
+        .keeps_rotations = mt_budget_rotation_width(in) == sizeof(float),
+        .attention_bytes =
+            in->d->kv_lora_rank ? mt_engine_number(in->engine, "weights.latent.tensor", 0) : 0,
         .is_fused = engine->is_fused};
     memset(rank, 0, engine->rank_bytes);
     mt_torch_stage_of(in, walk->stage, in->settings->pipeline_parallel, &rank->stage);
@@ -342,6 +346,12 @@ uint64_t mt_budget_rotations(const struct mt_predict_input *in)
     if (mt_is_of_lineage(d->architecture, MT_LINEAGE_NEMOTRON_H)) /* states say where a token is */
         return 0;
     return mt_mul(mt_mul(d->context_length, width), two ? 2 : 1);
+}
+
+uint64_t mt_budget_rotation_width(const struct mt_predict_input *in)
+{
+    int is_wide = mt_is_of_lineage(in->d->architecture, MT_LINEAGE_GPT_OSS); /* asks for 32 bit */
+    return is_wide ? sizeof(float) : mt_torch_float_width(in->settings);
 }
 
 void mt_budget_write_rotations(uint64_t bytes, int place, struct mt_sheet *sheet)

@@ -97,6 +97,9 @@ int mt_budget_complete_share(const struct mt_engine *engine, struct mt_predict_s
  * layer that rotates differently. */
 uint64_t mt_budget_rotations(const struct mt_predict_input *in);
 
+/* Bytes of each in vLLM: those of the model's floats, or 4 of families that ask for 32 bit. */
+uint64_t mt_budget_rotation_width(const struct mt_predict_input *in);
+
 /* Writes what they take. */
 void mt_budget_write_rotations(uint64_t bytes, int place, struct mt_sheet *sheet);
 

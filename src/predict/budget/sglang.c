@@ -21,7 +21,16 @@ struct cell {
     uint64_t state;
 };
 
-enum part { CONTEXT, WEIGHTS, ENCODERS, ACTIVATIONS, GRAPHS, COMMUNICATORS };
+enum part {
+    CONTEXT,
+    WEIGHTS,
+    ENCODERS,
+    ACTIVATIONS,
+    GRAPHS,
+    COMMUNICATORS,
+    PICTURES,
+    PICTURES_LATER
+};
 
 struct rank {
     struct mt_budget_rank budget; /* first */
@@ -242,6 +251,15 @@ static struct mt_budget_part communicators_of(const struct mt_predict_input *in)
     return part;
 }
 
+/* A part of models that see pictures, on the first card. */
+static struct mt_budget_part pictures_of(const struct mt_predict_input *in,
+                                         const struct mt_budget_rank *rank,
+                                         enum mt_budget_stand stand, const char *key)
+{
+    uint64_t bytes = in->d->sees && rank->stage.is_first ? mt_engine_number(in->engine, key, 0) : 0;
+    return (struct mt_budget_part){stand, bytes, 0, bytes};
+}
+
 static void make_rank(const struct mt_predict_input *in, struct mt_budget_rank *rank)
 {
     const struct mt_torch_weights *w = &rank->weights;
@@ -264,6 +282,8 @@ static void make_rank(const struct mt_predict_input *in, struct mt_budget_rank *
                                                 mt_mul(activations, 2)});
     mt_budget_add(rank, graphs);
     mt_budget_add(rank, communicators_of(in));
+    mt_budget_add(rank, pictures_of(in, rank, MT_BUDGET_BEFORE, "pictures"));
+    mt_budget_add(rank, pictures_of(in, rank, MT_BUDGET_SET_ASIDE, "pictures.later"));
     ((struct rank *)rank)->cell = make_cell(in, &rank->stage);
     ((struct rank *)rank)->rope_bytes = rope;
     ((struct rank *)rank)->anew_bytes = anew;
@@ -275,6 +295,10 @@ static void place_rank(const struct mt_predict_input *in, struct mt_budget_rank 
     mt_driver_of_torch(in, (size_t)rank->device, 0, &driver);
     rank->parts[CONTEXT] = (struct mt_budget_part){MT_BUDGET_BEFORE, driver.band.bytes,
                                                    driver.band.low_bytes, driver.band.high_bytes};
+    if (rank->parts[PICTURES].bytes) { /* the process that prepares them has a context of its own */
+        rank->parts[PICTURES].bytes = mt_add(rank->parts[PICTURES].bytes, driver.band.bytes);
+        rank->parts[PICTURES].high = mt_add(rank->parts[PICTURES].high, driver.band.high_bytes);
+    }
 }
 
 static void add(struct mt_sheet *sheet, const struct mt_budget_rank *rank,
@@ -349,6 +373,11 @@ static void write_rank(const struct mt_predict_input *in, const struct mt_budget
     if (in->settings->tensor_parallel > 1)
         write_bounded(sheet, rank, COMMUNICATORS, MT_CATEGORY_COMMUNICATION, "communicators",
                       "communicators");
+    if (rank->parts[PICTURES].bytes)
+        write_bounded(sheet, rank, PICTURES, MT_CATEGORY_WORKSPACE, "pool of pictures", "pictures");
+    if (rank->parts[PICTURES_LATER].bytes)
+        write_bounded(sheet, rank, PICTURES_LATER, MT_CATEGORY_WORKSPACE, "kept for pictures",
+                      "pictures.later");
     mt_driver_write_torch(in, rank->device, sheet);
 }
 
@@ -358,6 +387,7 @@ static void fill_pool(const struct mt_predict_input *in, const struct mt_budget_
     const struct cell *cell = cell_of(rank);
     uint64_t context_tokens = in->settings->context_tokens;
     pool->weights_bytes = rank->parts[WEIGHTS].bytes + rank->parts[ENCODERS].bytes;
+    pool->other_bytes = rank->parts[PICTURES_LATER].bytes;
     pool->bytes_per_token = cell->full;
     pool->pool_tokens = tokens->n;
     pool->pool_tokens_low = tokens->low;

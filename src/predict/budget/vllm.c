@@ -12,7 +12,6 @@
 #include <memtally/predict.h>
 
 #include "graphs.h"
-#include "model/families.h"
 #include "predict/sheet.h"
 
 #define HUGE_DEVICE_GIB  160
@@ -28,6 +27,7 @@ struct rank {
     uint64_t rope_bytes;
     uint64_t latent_bytes; /* beside the matrices that decompress latent vectors */
     uint64_t zero_bytes;   /* of zero points in a wider type */
+    uint64_t scale_bytes;  /* of queries, keys and values, in blocks of their own */
     uint64_t weight_slack; /* that loading may leave */
 };
 
@@ -85,8 +85,7 @@ static int complete(const struct mt_model *model, const struct mt_engine *engine
 
 static uint64_t rope_cache(const struct mt_predict_input *in)
 {
-    int is_wide = mt_is_of_lineage(in->d->architecture, MT_LINEAGE_GPT_OSS); /* asks for 32 bit */
-    return mt_mul(mt_budget_rotations(in), is_wide ? 4 : mt_torch_float_width(in->settings));
+    return mt_mul(mt_budget_rotations(in), mt_budget_rotation_width(in));
 }
 
 static int is_quantised(const struct mt_model_description *d)
@@ -112,7 +111,8 @@ static uint64_t latent_bytes(const struct mt_predict_input *in, const struct mt_
         is_there = 1;
         copies = mt_add(copies, copied ? copy : 0);
     }
-    uint64_t workspace = mt_engine_number(in->engine, "weights.latent.workspace", 0);
+    uint64_t workspace = mt_engine_number(in->engine, "weights.latent.workspace", 0) +
+                         mt_engine_number(in->engine, "weights.latent.tensor", 0);
     return mt_add(copies, is_there ? workspace : 0);
 }
 
@@ -147,6 +147,16 @@ static uint64_t widened_zero_points(const struct mt_predict_input *in,
     return columns == zero_columns ? mt_ceil_div(bytes, in->settings->tensor_parallel) : 0;
 }
 
+/* Each layer of attention has single numbers, a tensor each: scales, and ranges before 0.15. */
+static uint64_t attention_scales(const struct mt_predict_input *in,
+                                 const struct mt_torch_stage *stage)
+{
+    uint64_t layers = 0;
+    for (uint64_t i = stage->first; i < stage->end && i < in->d->n_layers; i++)
+        layers += in->d->layers[i].attention != MT_ATTENTION_NONE;
+    return mt_mul(layers, mt_engine_number(in->engine, "weights.scales", 0));
+}
+
 static void weigh(const struct mt_predict_input *in, struct rank *rank)
 {
     const struct mt_torch_weights *w = &rank->budget.weights;
@@ -154,8 +164,9 @@ static void weigh(const struct mt_predict_input *in, struct rank *rank)
     rank->rope_bytes = rope_cache(in);
     rank->latent_bytes = latent_bytes(in, &rank->budget.stage);
     rank->zero_bytes = widened_zero_points(in, &rank->budget.stage);
-    uint64_t made = rank->rope_bytes + rank->latent_bytes + rank->zero_bytes;
-    uint64_t tensors = w->bytes + w->rounding_bytes;
+    rank->scale_bytes = attention_scales(in, &rank->budget.stage);
+    uint64_t made = rank->rope_bytes + rank->latent_bytes + rank->zero_bytes + rank->scale_bytes;
+    uint64_t tensors = w->bytes + w->rounding_bytes + w->reused_bytes;
     struct mt_budget_part weight = {.stand = MT_BUDGET_WITHIN};
     weight.bytes = tensors + w->encoder_bytes + rank->experts.more_bytes + made;
     weight.low = w->bytes + w->encoder_low_bytes + rank->experts.low_bytes + made;
@@ -254,8 +265,8 @@ static void write_weights(const struct rank *rank, struct mt_sheet *sheet)
                                          .category = MT_CATEGORY_WEIGHTS,
                                          .name = "rounded blocks",
                                          .rule = "blocks",
-                                         .bytes = w->rounding_bytes,
-                                         .high_bytes = w->rounding_bytes,
+                                         .bytes = w->rounding_bytes + w->reused_bytes,
+                                         .high_bytes = w->rounding_bytes + w->reused_bytes,
                                          .provenance = MT_PROVENANCE_DERIVED},
                  "whole 2 MiB of PyTorch's allocator, for tensors from 10 MiB on");
     mt_torch_write_encoders(w, place, sheet);
@@ -280,6 +291,15 @@ static void write_weights(const struct rank *rank, struct mt_sheet *sheet)
                                     .bytes = rank->latent_bytes,
                                     .provenance = MT_PROVENANCE_DERIVED},
             "of quantised ones layers * heads * latent width * (key + value), and a workspace");
+    if (rank->scale_bytes)
+        mt_sheet_add(sheet,
+                     &(struct mt_sheet_term){.place = place,
+                                             .category = MT_CATEGORY_WEIGHTS,
+                                             .name = "scales of attention",
+                                             .rule = "weights.scales",
+                                             .bytes = rank->scale_bytes,
+                                             .provenance = MT_PROVENANCE_DERIVED},
+                     "single numbers of each layer of attention, in 512 bytes each");
     if (rank->zero_bytes)
         mt_sheet_add(sheet,
                      &(struct mt_sheet_term){.place = place,

@@ -12,11 +12,13 @@
 #define SWIZZLED_ROWS    256
 #define TILES_TEXT_BYTES 32
 
-/* What a layout pads to, and how often it has the scales. */
+/* What a layout pads to, whether it has the scales as they are in the file, and what columns of
+ * swizzled ones are padded to, where it has those. */
 struct tiles {
     uint64_t inner;
     uint64_t hidden;
-    uint64_t scales;
+    uint64_t has_plain;
+    uint64_t swizzled;
 };
 
 static uint64_t padded(uint64_t n, uint64_t tile)
@@ -24,11 +26,11 @@ static uint64_t padded(uint64_t n, uint64_t tile)
     return tile ? mt_mul(mt_ceil_div(n, tile), tile) : n;
 }
 
-/* "64 32 2". */
+/* "64 32 1 1". */
 static struct tiles tiles_of(const struct mt_engine *engine, const char *key)
 {
-    struct tiles tiles = {.scales = 1};
-    uint64_t *const numbers[] = {&tiles.inner, &tiles.hidden, &tiles.scales};
+    struct tiles tiles = {.has_plain = 1};
+    uint64_t *const numbers[] = {&tiles.inner, &tiles.hidden, &tiles.has_plain, &tiles.swizzled};
     struct mt_engine_value value;
     char text[TILES_TEXT_BYTES] = "";
     if (mt_engine_value(engine, key, &value) == 0 && value.length < sizeof text)
@@ -39,20 +41,26 @@ static struct tiles tiles_of(const struct mt_engine *engine, const char *key)
     return tiles;
 }
 
+/* A matrix's scales in the order of the kernels that swizzle them. */
+static uint64_t swizzled(uint64_t rows, uint64_t columns, const struct tiles *tiles)
+{
+    return mt_mul(padded(rows, SWIZZLED_ROWS), padded(columns / BLOCK, tiles->swizzled));
+}
+
 /* An expert's matrices: two from the hidden size to the rank's part of the inner one, and one back.
- * Kernels that have the scales twice want biases in 32 bit, where the file has 16. */
+ * Kernels that swizzle the scales want biases in 32 bit, where the file has 16. */
 static uint64_t expert_bytes(uint64_t hidden, uint64_t inner, const struct tiles *tiles)
 {
     inner = padded(inner, tiles->inner);
     hidden = padded(hidden, tiles->hidden);
     uint64_t numbers = mt_mul(3, mt_mul(inner, hidden));
-    uint64_t bytes = mt_add(numbers / 2, numbers / BLOCK);
-    if (tiles->scales < 2)
+    uint64_t bytes = mt_add(numbers / 2, tiles->has_plain ? numbers / BLOCK : 0);
+    if (!tiles->swizzled)
         return bytes;
-    uint64_t swizzled = mt_add(mt_mul(padded(mt_mul(2, inner), SWIZZLED_ROWS), hidden / BLOCK),
-                               mt_mul(padded(hidden, SWIZZLED_ROWS), inner / BLOCK));
+    uint64_t scales =
+        mt_add(swizzled(mt_mul(2, inner), hidden, tiles), swizzled(hidden, inner, tiles));
     uint64_t biases = mt_mul(2, mt_add(mt_mul(2, inner), hidden));
-    return mt_add(bytes, mt_add(swizzled, biases));
+    return mt_add(bytes, mt_add(scales, biases));
 }
 
 /* A rank's part is of whole blocks. */

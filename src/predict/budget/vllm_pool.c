@@ -7,7 +7,6 @@
 #include <memtally/settings.h>
 
 #define BUCKETS_MAX 16
-#define MAMBA_CHUNK 2048 /* that vLLM takes where a model's file has none */
 
 enum kind { KIND_FULL, KIND_WINDOW, KIND_CHUNK, KIND_STATE };
 
@@ -117,23 +116,6 @@ static int has_stepping_delta_nets(const struct mt_predict_input *in)
     return recurs_by(in->d, MT_RECURRENCE_DELTA_NET) && (!capability || capability >= 90);
 }
 
-/* Whether a request keeps the states of each of its blocks, for requests that begin alike. */
-static int keeps_each_state(const struct mt_predict_input *in)
-{
-    return mt_engine_has(in->engine, "recurrent_state.each", in->d->architecture);
-}
-
-static uint64_t common_multiple(uint64_t a, uint64_t b)
-{
-    uint64_t x = a, y = b;
-    while (y) {
-        uint64_t rest = x % y;
-        x = y;
-        y = rest;
-    }
-    return x ? mt_mul(a / x, b) : 0;
-}
-
 /* Tokens of an attention page. Beside recurrent layers a page is at least as large as their state,
  * in steps of the kernel's own block. */
 static uint64_t block_tokens(const struct mt_predict_input *in, const struct layout *layout)
@@ -147,8 +129,6 @@ static uint64_t block_tokens(const struct mt_predict_input *in, const struct lay
         step = mt_engine_number(in->engine, "block_tokens.latent", 128);
     else if (has_stepping_delta_nets(in))
         step = mt_engine_number(in->engine, "block_tokens.delta", step);
-    if (keeps_each_state(in))
-        step = common_multiple(step, in->d->state_chunk ? in->d->state_chunk : MAMBA_CHUNK);
     return mt_mul(step, mt_ceil_div(state, mt_mul(step, full->token_bytes)));
 }
 
@@ -212,14 +192,11 @@ static uint64_t tokens_in_flight(const struct mt_predict_input *in)
 /* States that a request keeps of a recurrent layer. Engines keep those of former tokens where
  * layers with attention keep theirs; a kernel that writes them down as it reads a prompt keeps one
  * more. */
-static uint64_t pages_of_states(const struct mt_predict_input *in, const struct bucket *bucket,
-                                uint64_t tokens)
+static uint64_t pages_of_states(const struct mt_predict_input *in, const struct bucket *bucket)
 {
     uint64_t n = mt_engine_number(in->engine, "recurrent_state", 1);
     if (bucket->is_alone)
         n = 1;
-    else if (keeps_each_state(in))
-        n = mt_ceil_div(tokens, bucket->block_tokens);
     else if (recurs_by(in->d, MT_RECURRENCE_MAMBA2))
         n = mt_engine_number(in->engine, "recurrent_state.mamba2", n);
     else if (has_stepping_delta_nets(in))
@@ -233,7 +210,7 @@ static uint64_t pages_of_request(const struct mt_predict_input *in, const struct
     uint64_t flight = mt_add(bucket->window, tokens_in_flight(in));
     switch (bucket->kind) {
     case KIND_STATE:
-        return pages_of_states(in, bucket, tokens);
+        return pages_of_states(in, bucket);
     case KIND_WINDOW:
         flight = flight - 1 < tokens ? flight - 1 : tokens;
         return mt_ceil_div(flight, bucket->block_tokens) + 1;

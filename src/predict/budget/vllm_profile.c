@@ -43,6 +43,7 @@ struct widths {
     uint64_t hidden;  /* bytes of a row of hidden states */
     int norms_heads;  /* queries and keys go through a norm of their own */
     int has_fp8;
+    int has_encoder;
     int is_gated; /* the feed-forward has a gate beside its first matrix */
 };
 
@@ -81,6 +82,7 @@ static struct widths widths_of(const struct mt_predict_input *in)
                            .element = element,
                            .hidden = mt_mul(in->d->embedding_length, element),
                            .norms_heads = has_tensor(in, "q_norm"),
+                           .has_encoder = has_encoder(in),
                            .is_gated = is_gated(in),
                            .has_fp8 = mt_begins(in->d->dtype, "f8") || mt_begins(type, "fp8")};
 }
@@ -98,7 +100,8 @@ static uint64_t result_bytes(const struct widths *w)
 
 /* The moment of the product of gate and up, and that of what comes back, when some models' code
  * still keeps the first two. With weights in 8 bit the product is there in 8 bit too, with a scale
- * for each block. Compiled code keeps nothing longer than it is read. */
+ * for each block. Compiled code keeps nothing longer than it is read but the layer's input, which
+ * published runs of a model with an encoder do not have: that is handed embeddings. */
 static uint64_t feed_forward_bytes(const struct widths *w, const struct mt_model_layer *layer)
 {
     uint64_t inner = share(w, layer->ff_length);
@@ -106,10 +109,16 @@ static uint64_t feed_forward_bytes(const struct widths *w, const struct mt_model
     int drops = mt_engine_has(w->in->engine, "activations.drops_gate", w->in->d->architecture);
     uint64_t back = mt_add(drops ? mt_mul(w->element, inner) : both, result_bytes(w));
     if (!w->in->settings->eager)
-        return mt_add(mt_mul(2, w->hidden), both);
+        return mt_add(mt_mul(w->has_encoder ? 2 : 3, w->hidden), both);
     if (w->has_fp8)
         back = mt_add(back, mt_add(inner, mt_mul(inner / FP8_BLOCK, FP32)));
     return mt_add(mt_mul(3, w->hidden), most_of(both, back));
+}
+
+/* Inductor writes as much as the card's cache holds between two tries of a kernel. */
+static uint64_t tried_bytes(const struct widths *w)
+{
+    return w->in->settings->eager || w->has_encoder ? 0 : mt_budget_card(w->in).l2_bytes;
 }
 
 /* The router's choice and what comes back; what lies between is a workspace. */
@@ -190,9 +199,9 @@ static uint64_t layer_bytes(const struct widths *w, const struct mt_model_layer 
     uint64_t row = recurrent_bytes(w, layer);
     uint64_t beside = 0; /* with what is there once for all tokens */
     if (layer->ff_length)
-        row = most_of(row, feed_forward_bytes(w, layer));
+        beside = mt_add(mt_mul(w->tokens, feed_forward_bytes(w, layer)), tried_bytes(w));
     if (layer->experts)
-        beside = mt_add(mt_mul(w->tokens, experts_bytes(w, layer)), workspace);
+        beside = most_of(beside, mt_add(mt_mul(w->tokens, experts_bytes(w, layer)), workspace));
     if (layer->attention == MT_ATTENTION_LATENT) {
         uint64_t latent = mt_mul(w->tokens, latent_bytes(w, layer));
         beside = most_of(beside, mt_add(latent, latent_context_bytes(w, layer)));
@@ -297,20 +306,20 @@ static uint64_t runner_bytes(const struct mt_predict_input *in, const struct mt_
 }
 
 /* Rows of all experts that a token is sent to, before and after each matrix. Kernels of MXFP4 have
- * none. */
+ * the first matrix's activated rows and the second's, before these are added up. */
 static uint64_t workspace_bytes(const struct mt_predict_input *in,
                                 const struct mt_torch_stage *stage, uint64_t mxfp4_bytes)
 {
     const struct widths w = widths_of(in);
     uint64_t widest = 0;
-    if (mxfp4_bytes)
-        return 0;
     for (uint64_t i = stage->first; i < stage->end && i < in->d->n_layers; i++) {
         const struct mt_model_layer *layer = &in->d->layers[i];
         uint64_t inner = share(&w, layer->expert_ff_length);
         uint64_t first = w.is_gated ? 2 * inner : inner;
         uint64_t both = mt_add(most_of(first, in->d->embedding_length),
                                most_of(inner, in->d->embedding_length));
+        if (mxfp4_bytes)
+            both = mt_add(inner, in->d->embedding_length);
         widest = most_of(widest, mt_mul(layer->experts_used, both));
     }
     return mt_mul(mt_mul(w.tokens, widest), w.element);
@@ -343,17 +352,18 @@ static uint64_t masking_bytes(const struct mt_predict_input *in)
     return mt_mul(mt_mul(programs < most ? programs : most, in->d->vocabulary), FP32);
 }
 
-/* Whether rows of experts stay for the next layer and pass. */
-static int keeps_workspace(const struct mt_predict_input *in)
+/* Whether rows of experts stay for the next layer and pass. Kernels of MXFP4 make their own. */
+static int keeps_workspace(const struct mt_predict_input *in, uint64_t mxfp4_bytes)
 {
-    return mt_engine_has(in->engine, "activations.workspace", "kept");
+    return !mxfp4_bytes && mt_engine_has(in->engine, "activations.workspace", "kept");
 }
 
 /* What the pass leaves, and what the sampler leaves after it. */
 static uint64_t left_by_pass(const struct mt_predict_input *in, const struct mt_torch_stage *stage,
                              uint64_t mxfp4_bytes)
 {
-    uint64_t workspace = keeps_workspace(in) ? workspace_bytes(in, stage, mxfp4_bytes) : 0;
+    uint64_t workspace =
+        keeps_workspace(in, mxfp4_bytes) ? workspace_bytes(in, stage, mxfp4_bytes) : 0;
     return mt_add(products_bytes(in), workspace);
 }
 
@@ -389,7 +399,8 @@ struct mt_budget_part mt_vllm_profile_of(const struct mt_predict_input *in,
                                          const struct mt_torch_stage *stage, uint64_t mxfp4_bytes)
 {
     uint64_t encoder = encoder_bytes(in);
-    uint64_t passing = keeps_workspace(in) ? 0 : workspace_bytes(in, stage, mxfp4_bytes);
+    uint64_t passing =
+        keeps_workspace(in, mxfp4_bytes) ? 0 : workspace_bytes(in, stage, mxfp4_bytes);
     uint64_t pass = mt_add(pass_bytes(in, stage, passing), encoder);
     uint64_t sampling = stage->is_last ? sampler_bytes(in) : 0;
     uint64_t masking = left_by_sampler(in, stage);

@@ -26,6 +26,7 @@ struct mt_torch_weights {
     uint64_t replicated_bytes; /* held whole by every rank */
     uint64_t mxfp4_bytes;      /* experts that kernels lay out anew */
     uint64_t rounding_bytes;
+    uint64_t reused_bytes;  /* of freed blocks: what their tensors leave of them */
     uint64_t encoder_bytes; /* of encoders that only a config.json tells of, about */
     uint64_t encoder_low_bytes;
     uint64_t encoder_high_bytes;
@@ -38,7 +39,10 @@ struct mt_torch_load {
     uint64_t tensor_parallel;
     uint64_t vocabulary_padding; /* rows of embeddings are a multiple of it */
     int float_bytes;
-    uint64_t whole_bytes; /* as mt_torch_block_bytes() has it */
+    uint64_t whole_bytes;     /* as mt_torch_block_bytes() has it */
+    uint64_t rotation_bytes;  /* of sines in 32 bit, made and given back in the first layer */
+    int keeps_rotations;      /* cosines and sines stay in 32 bit */
+    uint64_t attention_bytes; /* of a tensor that the first layer's attention makes, or 0 */
     int is_fused; /* matrices of a layer that read the same input are one tensor; so are experts */
 };
 

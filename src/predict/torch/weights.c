@@ -124,11 +124,23 @@ static uint64_t padded_vocabulary(const struct mt_model_tensor *tensor, uint64_t
 }
 
 /* Tensors of a layer that the engine has as one. */
-enum joint { JOINT_QKV, JOINT_GATE_UP, JOINT_EXPERTS_IN, JOINT_EXPERTS_OUT, N_JOINTS };
+enum joint {
+    JOINT_QKV,
+    JOINT_ATTENTION_OUT,
+    JOINT_GATE_UP,
+    JOINT_DOWN,
+    JOINT_EXPERTS_IN,
+    JOINT_EXPERTS_OUT,
+    N_JOINTS
+};
+
+enum { ROTATION_BLOCKS = 3, KEPT_REST = 20 << 20 }; /* kLargeBuffer */
 
 struct joining {
     uint32_t layer;
+    uint32_t first_layer;
     uint64_t bytes[N_JOINTS];
+    uint64_t freed[ROTATION_BLOCKS]; /* blocks that no tensor has taken yet */
 };
 
 static enum joint joint_of(const struct mt_model_tensor *tensor)
@@ -140,14 +152,51 @@ static enum joint joint_of(const struct mt_model_tensor *tensor)
                                       "attn_k.weight",
                                       "attn_v.weight",
                                       NULL};
-    static const char *const down[] = {"down_proj", "down_exps", ".w2.", NULL};
+    static const char *const experts_out[] = {"down_proj", "down_exps", ".w2.", NULL};
+    static const char *const down[] = {"down_proj.weight", "ffn_down.weight", NULL};
+    static const char *const out[] = {"o_proj.weight", "attn_output.weight", NULL};
     static const char *const gate_up[] = {"gate_proj.weight", "up_proj.weight", "ffn_gate.weight",
                                           "ffn_up.weight", NULL};
     if (tensor->layer == MT_NO_LAYER || has(tensor, "scale") || has(tensor, "bias"))
         return N_JOINTS;
     if (tensor->role == MT_TENSOR_EXPERTS)
-        return has_any(tensor, down) ? JOINT_EXPERTS_OUT : JOINT_EXPERTS_IN;
-    return has_any(tensor, qkv) ? JOINT_QKV : has_any(tensor, gate_up) ? JOINT_GATE_UP : N_JOINTS;
+        return has_any(tensor, experts_out) ? JOINT_EXPERTS_OUT : JOINT_EXPERTS_IN;
+    return has_any(tensor, qkv)       ? JOINT_QKV
+           : has_any(tensor, out)     ? JOINT_ATTENTION_OUT
+           : has_any(tensor, gate_up) ? JOINT_GATE_UP
+           : has_any(tensor, down)    ? JOINT_DOWN
+                                      : N_JOINTS;
+}
+
+/* Cosines and sines are made of their angles and put into one tensor, in 32 bit. It stays, or a
+ * copy in 16 bit does, in the block of the angles. Blocks of `whole_bytes` are not divided. */
+static void free_rotations(const struct mt_torch_load *load, struct joining *joining)
+{
+    const uint64_t freed[ROTATION_BLOCKS] = {
+        load->rotation_bytes, load->rotation_bytes,
+        mt_mul(load->keeps_rotations ? 1 : 2, load->rotation_bytes)};
+    for (size_t i = 0; load->whole_bytes && i < ROTATION_BLOCKS; i++) {
+        uint64_t block = mt_torch_block_bytes(freed[i], load->whole_bytes);
+        joining->freed[i] = block >= load->whole_bytes ? block : 0;
+    }
+}
+
+/* A tensor takes the smallest free block that holds it, unless 20 MiB would be left (PyTorch,
+ * c10/cuda/CUDACachingAllocator.cpp, get_free_block). */
+static void reuse_block(const struct mt_torch_load *load, uint64_t bytes, struct joining *joining,
+                        struct mt_torch_weights *weights)
+{
+    uint64_t block = mt_torch_block_bytes(bytes, load->whole_bytes);
+    uint64_t *best = NULL;
+    if (block < load->whole_bytes)
+        return;
+    for (uint64_t *one = joining->freed; one < joining->freed + ROTATION_BLOCKS; one++)
+        if (*one >= block && *one < block + KEPT_REST && (!best || *one < *best))
+            best = one;
+    if (!best)
+        return;
+    weights->reused_bytes = mt_add(weights->reused_bytes, *best - block);
+    *best = 0;
 }
 
 static void round_block(const struct mt_torch_load *load, uint64_t bytes,
@@ -161,7 +210,10 @@ static void round_joined(const struct mt_torch_load *load, struct joining *joini
                          struct mt_torch_weights *weights)
 {
     for (size_t i = 0; i < N_JOINTS; i++) {
+        int is_before = joining->layer == joining->first_layer && i <= JOINT_ATTENTION_OUT;
         round_block(load, joining->bytes[i], weights);
+        if (!is_before)
+            reuse_block(load, joining->bytes[i], joining, weights);
         joining->bytes[i] = 0;
     }
 }
@@ -241,8 +293,10 @@ void mt_torch_write_encoders(const struct mt_torch_weights *weights, int place,
 void mt_torch_weights_of(const struct mt_predict_input *in, const struct mt_torch_load *load,
                          const struct mt_torch_stage *stage, struct mt_torch_weights *weights)
 {
-    struct joining joining = {.layer = MT_NO_LAYER};
+    struct joining joining = {.layer = MT_NO_LAYER, .first_layer = (uint32_t)stage->first};
     *weights = (struct mt_torch_weights){0};
+    free_rotations(load, &joining);
+    reuse_block(load, load->attention_bytes, &joining, weights);
     for (uint64_t i = 0; i < in->d->n_tensors; i++) {
         struct mt_model_tensor tensor;
         if (mt_model_tensor_at(in->model, i, &tensor) < 0 || !is_held(in, &tensor, stage))

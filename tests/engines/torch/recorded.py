@@ -66,6 +66,28 @@ def capture(model):
     return {}
 
 
+def pooled(model):
+    """Memory in a pool of the program's own, the captures of two graphs, and one of the two gone."""
+    own = torch.cuda.MemPool()
+    with torch.cuda.use_mem_pool(own):
+        kept = [torch.empty(100 << 20, dtype=torch.uint8, device="cuda")]
+        del kept[:]
+        kept.append(torch.empty(60 << 20, dtype=torch.uint8, device="cuda"))
+    graphs = []
+    with torch.no_grad():
+        for rows in (1 << 20, 1 << 21):
+            x = torch.zeros(rows, device="cuda")
+            graphs.append(torch.cuda.CUDAGraph())
+            with torch.cuda.graph(graphs[-1]):
+                x + 1
+    torch.cuda.synchronize()
+    pools = [tuple(graph.pool()) for graph in graphs]
+    del graphs[0]
+    kept.append(torch.empty(200 << 20, dtype=torch.uint8, device="cuda"))
+    return {"graphs": [sum(one["total_size"] for one in torch.cuda.memory_snapshot() if tuple(one["segment_pool_id"]) == pool)
+                       for pool in pools], "kept": len(kept), "layers": len(model)}
+
+
 def run_out(model):
     try:
         return {"held": [torch.empty(1 << 30, dtype=torch.uint8, device="cuda") for _ in range(1000)]}
@@ -185,7 +207,7 @@ def dispatch(_):
 
 WAYS = {"infer": infer, "train": train, "recompute": recompute, "capture": capture, "run_out": run_out, "rank": rank, "shard": shard,
         "compiled": compiled, "inductor": inductor, "generate": generate, "dispatch": dispatch, "run_out_in_backward": run_out_in_backward,
-        "run_out_in_capture": run_out_in_capture, "run_out_in_loading": run_out_in_loading}
+        "run_out_in_capture": run_out_in_capture, "run_out_in_loading": run_out_in_loading, "pooled": pooled}
 WITHOUT = ("generate", "dispatch", "run_out_in_loading")  # that make a model of their own
 
 

@@ -67,7 +67,18 @@ static void test_what_was_tried_in_vain_is_counted(void **state)
     strcpy(answer->changes.least, "-c 512");
     mt_advise_answer_count(answer);
     assert_string_equal(answer->note, "No change of flags that was tried fits: not even -c 512, in "
-                                      "7 more rehearsals, which were cut short.");
+                                      "7 more rehearsals, and then the search was broken off.");
+    answer->note[0] = '\0';
+    answer->changes.n_tried = 1;
+    answer->changes.is_cut_short = 0;
+    mt_advise_answer_count(answer);
+    assert_string_equal(answer->note, "No change of flags that was tried fits: not even -c 512, in "
+                                      "1 more rehearsal.");
+    answer->note[0] = '\0';
+    answer->changes.n_tried = 0;
+    answer->changes.is_cut_short = 1;
+    mt_advise_answer_count(answer);
+    assert_string_equal(answer->note, "The search for flags that fit was broken off.");
 }
 
 static void test_a_program_that_worked_on_is_told_with_its_times(void **state)

@@ -91,6 +91,11 @@ static void test_a_combination_becomes_settings(void **state)
     mt_advise_axes_apply(&axes, 0, &s);
     assert_int_equal(s.gpu_layers, 0);
     mt_advise_axes_finish(&axes);
+    assert_int_equal(mt_advise_axes_parse(&axes, "batch=256,512", NULL), 0);
+    mt_advise_axes_apply(&axes, 1, &s);
+    assert_int_equal(s.batch, 512);
+    assert_int_equal(s.ubatch, 64);
+    mt_advise_axes_finish(&axes);
 }
 
 static void test_nonsense_is_refused(void **state)

@@ -2,6 +2,7 @@
 /* Stream-ordered memory. What is expected is what CUDA's documentation says of pools; that a pool
  * takes at least 32 MiB of a device is a property of the driver that is pretended. */
 #include "driver_test.h"
+#include "pretend/cuda/take.h"
 
 CUresult cuMemAllocAsync(CUdeviceptr *pointer, size_t bytes, CUstream stream);
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool,
@@ -76,6 +77,35 @@ static void test_what_was_freed_is_used_again_by_the_same_pool(void **state)
     assert_int_equal(attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH), 132 * MIB);
     assert_int_equal(cuMemPoolDestroy(pool), CUDA_SUCCESS);
     assert_int_equal(used_bytes(0), before);
+}
+
+/* The account sees what a pool takes, and not what it gives out: of parts that a library was told
+ * of it hears when they were taken and when they are given back. */
+static void test_what_was_told_of_a_part_ends_when_it_is_given_back(void **state)
+{
+    (void)state;
+    uint64_t threshold = UINT64_MAX;
+    CUmemoryPool pool = make_pool(0);
+    assert_int_equal(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold),
+                     CUDA_SUCCESS);
+    CUdeviceptr a = take(pool, 20 * MIB);
+    uint64_t taken_ns = last_event(MT_ACCOUNT_ALLOC)->time_ns;
+    CUdeviceptr b = take(pool, 4 * MIB);
+    size_t n = count_events(MT_ACCOUNT_USAGE);
+    pretend_cuda_usage(a, 20 * MIB, MT_CATEGORY_WORKSPACE, "a workspace");
+    assert_true(last_event(MT_ACCOUNT_USAGE)->time_ns <= taken_ns);
+    assert_int_equal(cuMemFreeAsync(b, NULL), CUDA_SUCCESS);
+    assert_int_equal(count_events(MT_ACCOUNT_USAGE), n + 1);
+    assert_int_equal(cuMemFreeAsync(a, NULL), CUDA_SUCCESS);
+    assert_int_equal(count_events(MT_ACCOUNT_USAGE), n + 2);
+    const struct mt_account_event *event = last_event(MT_ACCOUNT_USAGE);
+    assert_int_equal(event->object, a);
+    assert_int_equal(event->category, MT_CATEGORY_NONE);
+    assert_true(event->time_ns > taken_ns);
+    a = take(pool, 20 * MIB);
+    assert_int_equal(cuMemFreeAsync(a, NULL), CUDA_SUCCESS);
+    assert_int_equal(count_events(MT_ACCOUNT_USAGE), n + 2);
+    assert_int_equal(cuMemPoolDestroy(pool), CUDA_SUCCESS);
 }
 
 static void test_waiting_gives_back_what_is_over_the_threshold(void **state)
@@ -278,6 +308,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_was_freed_is_used_again_by_the_same_pool),
+        cmocka_unit_test(test_what_was_told_of_a_part_ends_when_it_is_given_back),
         cmocka_unit_test(test_waiting_gives_back_what_is_over_the_threshold),
         cmocka_unit_test(test_what_a_pool_keeps_is_given_to_who_needs_it),
         cmocka_unit_test(test_what_finds_no_addresses_is_refused_and_told),

@@ -20,6 +20,7 @@ struct machine {
     int64_t default_sequences;
     int64_t default_context;
     int64_t scores; /* bytes for each pair of tokens */
+    int64_t first;  /* bytes more for the first token of all */
     size_t n;
     char tried[16][160]; /* flags */
 };
@@ -83,7 +84,7 @@ static void generate(const struct machine *machine, const struct mt_drive_comman
 {
     int64_t context = number(command, MT_ADVISE_SET_CONTEXT, machine->default_context);
     int64_t held =
-        machine->weights + machine->scores * context * context +
+        machine->weights + machine->first + machine->scores * context * context +
         MIB * number(command, MT_ADVISE_SET_SEQUENCES, machine->default_sequences) * context;
     fit->fits = held <= 24 * GIB;
     fit->held_bytes = (uint64_t)held;
@@ -384,6 +385,24 @@ static void test_a_parabola_comes_closer_where_scores_of_attention_are_held(void
     assert_int_equal(changes.n_tried, 2);
 }
 
+/* 4 GiB that the first token takes lie above the line. With 2 GiB and 1 MiB for each of 32 x 1024
+ * tokens they are 38 GiB, by which 19 of 32 sequences would fit; they take 25 of 24. 14 of them, no
+ * more than three quarters of 19, take 20, and 16, half-way from there, take 22. */
+static void test_a_number_that_does_not_fit_is_the_end_of_a_shorter_line(void **state)
+{
+    static const char *const argv[] = {
+        "python", "/x/rehearse_transformers.py", "/m",
+        "{\"context_tokens\":1024,\"sequences\":32,\"kv_offload\":1}", NULL};
+    struct machine machine = {.weights = 2 * GIB, .devices = 1, .first = 4 * GIB};
+    struct mt_advise_changes changes;
+    (void)state;
+    search_at_most(&machine, argv, 8, &changes);
+    assert_string_equal(machine.tried[0], "batch_size=19");
+    assert_string_equal(machine.tried[1], "batch_size=14");
+    assert_string_equal(changes.items[0].flags, "batch_size=16");
+    assert_int_equal(changes.items[0].held_bytes, 22 * GIB);
+}
+
 static void test_numbers_are_numbers_in_the_settings_of_our_own_program(void **state)
 {
     static const char *const argv[] = {"python", "/x/rehearse_vllm.py", "/m", "{}", NULL};
@@ -434,6 +453,7 @@ struct script {
     size_t n_said;
     size_t n;
     char tried[8][160]; /* flags */
+    struct mt_advise_changes changes;
 };
 
 static int follow(void *argument, char *const *argv, const char *flags,
@@ -453,7 +473,6 @@ static void search_by_script(struct mt_advise_cuda_search what, const char *cons
                              struct script *script)
 {
     struct mt_drive_command command;
-    struct mt_advise_changes changes = {0};
     mt_drive_command_copy((char *const *)argv, &command);
     what.command = &command;
     what.n_devices = 1;
@@ -462,7 +481,7 @@ static void search_by_script(struct mt_advise_cuda_search what, const char *cons
     what.fits_max = 1;
     what.attempt = follow;
     what.argument = script;
-    assert_int_equal(mt_advise_cuda_search(&what, &changes), 0);
+    assert_int_equal(mt_advise_cuda_search(&what, &script->changes), 0);
     mt_drive_command_finish(&command);
 }
 
@@ -553,6 +572,40 @@ static void test_what_leaves_weights_as_they_are_cannot_help_where_they_are_too_
     assert_string_equal(small.tried[0], "cache_implementation=\"offloaded\"");
 }
 
+/* Graphs are worth what the engine counted for them, where they lie in what the cache lacks. */
+static void test_graphs_are_left_out_where_they_are_as_much_as_is_missing(void **state)
+{
+    struct mt_advise_cuda_search what = {.shortage.kind = MT_ADVISE_SHORT_NO_CACHE, .share = 0.95};
+    (void)state;
+    what.shortage.missing_bytes = (uint64_t)GIB;
+    what.shortage.graph_bytes = (uint64_t)(2 * GIB);
+    assert_string_equal(first_tried(what), "--enforce-eager");
+    what.shortage.graph_bytes = (uint64_t)(GIB / 2);
+    assert_string_equal(first_tried(what), "");
+    what.shortage.graph_bytes = 0;
+    assert_string_equal(first_tried(what), "");
+}
+
+/* A larger share has room for a cache, and not for the longest request: the engine says for which.
+ */
+static void test_a_length_that_the_engine_says_after_a_change_is_taken_with_it(void **state)
+{
+    struct mt_advise_cuda_search what = {
+        .shortage.kind = MT_ADVISE_SHORT_NO_CACHE, .share = 0.9, .attempts_max = 3};
+    struct script script = {.n_said = 1};
+    (void)state;
+    what.now[MT_ADVISE_SET_SEQUENCES] = 256;
+    script.fits[0].shortage.kind = MT_ADVISE_SHORT_CACHE;
+    script.fits[0].shortage.fits_tokens = 9000;
+    search_by_script(what, server, &script);
+    assert_int_equal(script.n, 2);
+    assert_int_equal(script.changes.n, 1);
+    assert_string_equal(script.changes.items[0].flags,
+                        "--gpu-memory-utilization 0.95 --max-model-len 9000");
+    assert_string_equal(script.changes.items[0].costs,
+                        "less of the device is left to others, shorter conversations");
+}
+
 /* One of three attempts is for a change by itself, one for all together, and one for the length
  * that the engine then says. */
 static void test_two_attempts_are_kept_for_all_changes_together(void **state)
@@ -596,6 +649,7 @@ int main(void)
         cmocka_unit_test(test_settings_of_a_model_in_sglang_are_told_both_ways),
         cmocka_unit_test(test_a_straight_line_finds_the_largest_number),
         cmocka_unit_test(test_a_parabola_comes_closer_where_scores_of_attention_are_held),
+        cmocka_unit_test(test_a_number_that_does_not_fit_is_the_end_of_a_shorter_line),
         cmocka_unit_test(test_numbers_are_numbers_in_the_settings_of_our_own_program),
         cmocka_unit_test(test_no_more_is_rehearsed_than_is_allowed),
         cmocka_unit_test(test_changes_add_up_where_none_is_enough),
@@ -604,6 +658,8 @@ int main(void)
         cmocka_unit_test(test_a_share_is_less_by_what_was_missing_and_a_little),
         cmocka_unit_test(test_prompts_are_read_in_no_fewer_than_512_tokens_at_a_time),
         cmocka_unit_test(test_a_narrower_cache_is_rehearsed_where_one_half_is_enough),
+        cmocka_unit_test(test_a_length_that_the_engine_says_after_a_change_is_taken_with_it),
+        cmocka_unit_test(test_graphs_are_left_out_where_they_are_as_much_as_is_missing),
         cmocka_unit_test(test_what_leaves_weights_as_they_are_cannot_help_where_they_are_too_large),
         cmocka_unit_test(test_two_attempts_are_kept_for_all_changes_together),
     };

@@ -58,10 +58,13 @@ static int remove_models(void **state)
     return rmdir(folder);
 }
 
-/* A tally of what was seen: a library, weights that are mapped, and devices of which no more than
- * the size is known. */
+/* A tally of what was seen: libraries, weights that are mapped, and devices of which no more than
+ * the size is known; or nothing of the mappings. */
 struct seen {
     const char *library;
+    const char *driver;
+    int is_hidden;
+    int has_ended; /* before it could be looked at */
     uint64_t mapped_weights;
     size_t n_devices;
     const char *devices[4];
@@ -72,17 +75,26 @@ struct tally {
     struct mt_tally tally;
     struct mt_tally_place places[5];
     struct mt_tally_row rows[2];
-    struct mt_tally_detail library;
+    struct mt_tally_detail libraries[2];
+    struct mt_tally_process process;
 };
 
 static void make_tally(struct tally *made, const struct seen *seen)
 {
-    *made = (struct tally){.tally = {.places = made->places, .n_places = 1 + seen->n_devices}};
-    made->library.name = seen->library;
+    *made = (struct tally){.tally = {.places = made->places,
+                                     .n_places = 1 + seen->n_devices,
+                                     .processes = &made->process,
+                                     .n_processes = 1}};
+    made->process.n_places = !seen->has_ended;
+    made->process.picture_time_ns = seen->is_hidden || seen->has_ended ? MT_UNKNOWN : 0;
+    made->libraries[0].name = seen->library;
+    made->libraries[1].name = seen->driver;
     made->rows[0] = (struct mt_tally_row){.category = MT_CATEGORY_RUNTIME,
                                           .resident_bytes = 64 * MIB,
-                                          .n_details = seen->library ? 1 : 0,
-                                          .details = &made->library};
+                                          .n_details = !seen->library ? 0
+                                                       : seen->driver ? 2
+                                                                      : 1,
+                                          .details = made->libraries};
     made->rows[1] = (struct mt_tally_row){.category = MT_CATEGORY_WEIGHTS,
                                           .resident_bytes = seen->mapped_weights};
     made->places[0] = (struct mt_tally_place){
@@ -138,21 +150,65 @@ static void assert_unknown(const struct mt_drive_words *words, const char *place
 {
     assert_true(bytes_of(words, place, MT_CATEGORY_WEIGHTS, 0) == MT_UNKNOWN);
     assert_true(bytes_of(words, place, MT_CATEGORY_KV_CACHE, 0) == MT_UNKNOWN);
+    assert_true(bytes_of(words, place, MT_CATEGORY_ACTIVATIONS, 0) == MT_UNKNOWN);
+}
+
+/* That nobody knows of any of the places, which are ended by NULL, and of no other one. */
+static void assert_unknown_in(const struct mt_drive_words *words, const char *const *places)
+{
+    size_t n = 0;
+    for (; places[n]; n++)
+        assert_unknown(words, places[n]);
+    assert_int_equal(words->n, 3 * n);
 }
 
 static void test_of_a_program_that_computes_models_all_is_unknown(void **state)
 {
     (void)state;
-    struct mt_drive_running nobody = {.ranks = 1};
-    struct mt_drive_words words =
-        words_on(&nobody, NULL, &(struct seen){.library = "libtorch_cpu.so"});
-    assert_unknown(&words, "host");
-    words =
-        words_on(&nobody, NULL,
-                 &(struct seen){.library = "libllama.so", .n_devices = 1, .devices = {"gpu:0"}});
+    static const struct {
+        struct seen seen;
+        const char *places[4];
+        const char *why;
+    } cases[] = {
+        {{.library = "libz.so"}, {NULL}, ""},
+        {{.library = "libz.so", .driver = "libcuda.so.1"}, {NULL}, "has of that was not seen"},
+        {{.library = "libtorch_cpu.so"}, {"host"}, "a model or a library that computes models"},
+        {{.library = "onnxruntime_pybind11_state.cpython-311-x86_64-linux-gnu.so"},
+         {"host"},
+         "a model or a library that computes models"},
+        /* It may have a model on the host and on a device that nobody measured. */
+        {{.library = "libtorch_cpu.so", .driver = "libcuda.so.1"},
+         {"host", "gpu:?"},
+         "a model or a library that computes models"},
+        {{.library = "libllama.so", .n_devices = 2, .devices = {"gpu:0", "gpu:1"}},
+         {"host", "gpu:0", "gpu:1"},
+         "a model or a library that computes models"},
+        {{.is_hidden = 1}, {"host"}, "not all of its mappings were seen"},
+        {{.has_ended = 1}, {NULL}, ""},
+        /* Whatever it is, it has some of a device. */
+        {{.library = "libz.so", .n_devices = 1, .devices = {"gpu:0000:00:02.0/host"}},
+         {"gpu:0000:00:02.0/host"},
+         "and not what for"},
+    };
+    const struct mt_drive_running nobody = {.ranks = 1};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct mt_drive_words words = words_on(&nobody, NULL, &cases[i].seen);
+        assert_unknown_in(&words, cases[i].places);
+        assert_true(*cases[i].why ? strstr(words.why, cases[i].why) != NULL : !*words.why);
+    }
+}
+
+static void test_mapped_weights_of_the_host_tell_nothing_of_a_device(void **state)
+{
+    (void)state;
+    const struct mt_drive_running nobody = {.ranks = 1};
+    struct mt_drive_words words = words_on(
+        &nobody, NULL,
+        &(struct seen){
+            .library = "libllama.so", .mapped_weights = MIB, .n_devices = 1, .devices = {"gpu:0"}});
     assert_unknown(&words, "gpu:0");
-    words = words_on(&nobody, NULL, &(struct seen){.library = "libz.so"});
-    assert_int_equal(words.n, 0);
+    assert_true(bytes_of(&words, "host", MT_CATEGORY_KV_CACHE, 0) == MT_UNKNOWN);
+    assert_int_equal(bytes_of(&words, "host", MT_CATEGORY_WEIGHTS, 0), 0);
 }
 
 static void test_tokens_of_a_pool_times_the_bytes_of_one(void **state)
@@ -270,6 +326,7 @@ static void test_cells_of_llama_cpp_follow_from_the_header(void **state)
                      3 * 1024 * TOKEN);
     /* The mappings tell of the weights already. */
     assert_int_equal(bytes_of(&words, "host", MT_CATEGORY_WEIGHTS, 0), 0);
+    assert_true(bytes_of(&words, "host", MT_CATEGORY_ACTIVATIONS, 0) == MT_UNKNOWN);
     llama.is_unified = 1; /* the sequences share its cells */
     words = words_on(&llama, gguf, &mapped);
     assert_int_equal(bytes_of(&words, "host", MT_CATEGORY_KV_CACHE, MT_PROVENANCE_DERIVED),
@@ -301,6 +358,26 @@ static void test_what_the_server_does_not_say_is_said(void **state)
     assert_true(bytes_of(&words, "host", MT_CATEGORY_KV_CACHE, 0) == MT_UNKNOWN);
 }
 
+static void test_layers_on_a_device_that_nobody_measured_are_unknown(void **state)
+{
+    (void)state;
+    struct mt_drive_running llama = llama_server();
+    const struct seen unseen = {.library = "libllama.so", .driver = "libcuda.so.1"};
+    const char *const places[] = {"host", "gpu:?", NULL};
+    struct mt_drive_words words = words_on(&llama, gguf, &unseen);
+    assert_unknown_in(&words, places);
+    assert_non_null(strstr(words.why, "the driver of a device"));
+    snprintf(llama.gpu_layers, sizeof llama.gpu_layers, "0");
+    words = words_on(&llama, gguf, &unseen);
+    assert_int_equal(bytes_of(&words, "host", MT_CATEGORY_KV_CACHE, MT_PROVENANCE_DERIVED),
+                     3 * 1024 * TOKEN);
+    struct mt_drive_running vllm = server("vllm");
+    vllm.cache_tokens = 16000;
+    words = words_on(&vllm, folder, &(struct seen){.is_hidden = 1});
+    assert_unknown_in(&words, (const char *const[]){"host", NULL});
+    assert_non_null(strstr(words.why, "whether it uses a device"));
+}
+
 static void test_what_is_loaded_in_all_counts_where_nothing_tells_its_parts(void **state)
 {
     (void)state;
@@ -313,6 +390,12 @@ static void test_what_is_loaded_in_all_counts_where_nothing_tells_its_parts(void
                      40 * MIB);
     assert_int_equal(bytes_of(&words, "gpu:?", MT_CATEGORY_RUNTIME, MT_PROVENANCE_INFERRED),
                      60 * MIB);
+    assert_unknown(&words, "host");
+    assert_unknown(&words, "gpu:?");
+    ollama.loaded_device_bytes = ollama.loaded_bytes;
+    words = words_on(&ollama, NULL, &(struct seen){.n_devices = 1, .devices = {"gpu:0"}});
+    assert_unknown(&words, "gpu:0");
+    assert_int_equal(bytes_of(&words, "host", MT_CATEGORY_WEIGHTS, 0), 0);
     words = words_on(&ollama, NULL, &(struct seen){.n_devices = 2, .devices = {"gpu:0", "gpu:1"}});
     assert_int_equal(bytes_of(&words, "gpu:0", MT_CATEGORY_RUNTIME, 0), 0);
 }
@@ -321,6 +404,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_of_a_program_that_computes_models_all_is_unknown),
+        cmocka_unit_test(test_mapped_weights_of_the_host_tell_nothing_of_a_device),
         cmocka_unit_test(test_tokens_of_a_pool_times_the_bytes_of_one),
         cmocka_unit_test(test_each_rank_has_its_part),
         cmocka_unit_test(
@@ -328,6 +412,7 @@ int main(void)
         cmocka_unit_test(test_without_a_header_the_engines_own_word_counts),
         cmocka_unit_test(test_cells_of_llama_cpp_follow_from_the_header),
         cmocka_unit_test(test_what_the_server_does_not_say_is_said),
+        cmocka_unit_test(test_layers_on_a_device_that_nobody_measured_are_unknown),
         cmocka_unit_test(test_what_is_loaded_in_all_counts_where_nothing_tells_its_parts),
     };
     return cmocka_run_group_tests_name("running_words", tests, make_models, remove_models);

@@ -12,8 +12,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MIB (UINT64_C(1) << 20)
-#define GIB (UINT64_C(1) << 30)
+#define MODEL CONFIG_DIR "/Meta-Llama-3.1-8B.json"
+#define MIB   (UINT64_C(1) << 20)
+#define GIB   (UINT64_C(1) << 30)
 
 struct world {
     char path[64];
@@ -110,6 +111,65 @@ static void test_each_suggestion_fits_when_it_is_taken(void **state)
     close_world(&world);
 }
 
+/* What is suggested of one kind, taken: its number is less than asked, and it fits. */
+struct taken {
+    const char *flag;
+    const char *costs;
+    uint64_t *number; /* in `changed`, a copy of the world's settings */
+    uint64_t asked;
+};
+
+static int is_taken(const struct world *world, const struct mt_suggestions *suggestions,
+                    const struct mt_predict_settings *changed, const struct taken *taken)
+{
+    const struct mt_suggestion *one;
+    for (size_t i = 0; (one = mt_suggestions_at(suggestions, i)) != NULL; i++) {
+        if (strcmp(one->costs, taken->costs) != 0)
+            continue;
+        *taken->number = number_after(one->flags, taken->flag);
+        assert_int_equal(number_after(one->instead_of, taken->flag), taken->asked);
+        assert_true(*taken->number < taken->asked);
+        assert_int_equal(verdict_of(world, changed), MT_VERDICT_FITS);
+        return 1;
+    }
+    return 0;
+}
+
+/* Logits and activations of 131,072 tokens at a time are more than 24 GiB, and so are the caches
+ * of 512 prompts of 16,384 tokens in transformers. */
+static void test_a_smaller_batch_and_fewer_sequences_fit_when_they_are_taken(void **state)
+{
+    struct world world = {.device_bytes = 24 * GIB};
+    struct mt_suggestions *suggestions = NULL;
+    struct mt_predict_settings changed;
+    (void)state;
+    assert_int_equal(mt_model_open(MODEL, NULL, &world.model, NULL), 0);
+    world.settings = (struct mt_predict_settings){.engine = "vllm",
+                                                  .context_tokens = 4096,
+                                                  .batched_tokens = 131072,
+                                                  .device_bytes = &world.device_bytes,
+                                                  .n_devices = 1};
+    changed = world.settings;
+    assert_int_equal(mt_suggest(world.model, NULL, &world.settings, &suggestions, NULL), 0);
+    assert_true(
+        is_taken(&world, suggestions, &changed,
+                 &(struct taken){"--max-num-batched-tokens ", "prompts are read more slowly",
+                                 &changed.batched_tokens, 131072}));
+    mt_suggestions_destroy(suggestions);
+    world.settings = (struct mt_predict_settings){.engine = "transformers",
+                                                  .context_tokens = 16384,
+                                                  .sequences = 512,
+                                                  .device_bytes = &world.device_bytes,
+                                                  .n_devices = 1};
+    changed = world.settings;
+    assert_int_equal(mt_suggest(world.model, NULL, &world.settings, &suggestions, NULL), 0);
+    assert_true(is_taken(
+        &world, suggestions, &changed,
+        &(struct taken){"batch_size=", "fewer requests at a time", &changed.sequences, 512}));
+    mt_suggestions_destroy(suggestions);
+    mt_model_close(world.model);
+}
+
 static void test_failures_leave_what_was_handed_in(void **state)
 {
     struct world world;
@@ -139,6 +199,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_fits_needs_no_suggestion),
         cmocka_unit_test(test_each_suggestion_fits_when_it_is_taken),
+        cmocka_unit_test(test_a_smaller_batch_and_fewer_sequences_fit_when_they_are_taken),
         cmocka_unit_test(test_failures_leave_what_was_handed_in),
     };
     return RUN_TESTS(tests);

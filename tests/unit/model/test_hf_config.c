@@ -355,21 +355,6 @@ static void test_what_a_config_says_of_an_encoder_is_described(void **state)
     mt_model_close(model);
 }
 
-/* Nemotron calls it chunk_size, others mamba_chunk_size; Falcon-H1's class has 256 of itself. */
-static void test_a_scan_takes_the_tokens_that_the_config_says(void **state)
-{
-    (void)state;
-    struct mt_model *model = open_published("NVIDIA-Nemotron-3-Nano-30B-A3B-BF16");
-    assert_int_equal(mt_model_describe(model)->state_chunk, 128);
-    mt_model_close(model);
-    model = must_open("{\"model_type\":\"falcon_h1\"}");
-    assert_int_equal(mt_model_describe(model)->state_chunk, 256);
-    mt_model_close(model);
-    model = must_open("{\"model_type\":\"falcon_h1\",\"mamba_chunk_size\":64}");
-    assert_int_equal(mt_model_describe(model)->state_chunk, 64);
-    mt_model_close(model);
-}
-
 static void test_an_unknown_type_is_described_and_said_to_be_a_guess(void **state)
 {
     (void)state;
@@ -573,7 +558,6 @@ int main(void)
         cmocka_unit_test(test_windows_of_gemma_3_leave_every_sixth_layer_global),
         cmocka_unit_test(test_a_gemma_3n_reads_the_caches_of_earlier_layers),
         cmocka_unit_test(test_recurrent_layers_of_qwen_3_5),
-        cmocka_unit_test(test_a_scan_takes_the_tokens_that_the_config_says),
         cmocka_unit_test(test_what_a_config_says_of_an_encoder_is_described),
         cmocka_unit_test(test_an_unknown_type_is_described_and_said_to_be_a_guess),
         cmocka_unit_test(test_a_config_without_a_model_type_is_said_to_be_so),

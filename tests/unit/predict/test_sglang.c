@@ -183,6 +183,31 @@ static void test_reserve_follows_version_and_model(void **state)
     assert_float_equal(share_of("sglang@0.5.20"), 0.5472F, 1e-6);
 }
 
+/* The log of a rehearsal of 0.5.23 with Qwen3-VL-8B on an H100: 77.14 of 79.18 GiB are free before
+ * the weights, and "Reserving 1.00 GB of the KV budget". Two contexts are 1.06 GiB of the 2.04. */
+static void test_pictures_have_a_pool_and_a_process(void **state)
+{
+    uint64_t device = 81080 * MADE_MIB;
+    struct mt_predict_settings settings = {.engine = "sglang@0.5.23",
+                                           .device_bytes = &device,
+                                           .n_devices = 1,
+                                           .memory_share = 0.9,
+                                           .context_tokens = 8192};
+    (void)state;
+    make_model(&made, &llama_3_1_8b);
+    struct mt_estimate *blind = estimate(settings);
+    made.model.description.sees = 1;
+    struct mt_estimate *seeing = estimate(settings);
+    assert_int_equal(blind->pool.other_bytes, 0);
+    assert_int_equal(seeing->pool.other_bytes, MADE_GIB);
+    uint64_t free_before = (uint64_t)((double)seeing->pool.requested_bytes / 0.9);
+    uint64_t blind_before = (uint64_t)((double)blind->pool.requested_bytes / 0.9);
+    assert_in_range(free_before / MADE_MIB, 78950, 79035); /* 77.14 GiB are 78,991 MiB */
+    assert_in_range((blind_before - free_before) / MADE_MIB, 1024 + 500, 1024 + 580);
+    mt_estimate_destroy(blind);
+    mt_estimate_destroy(seeing);
+}
+
 static void test_cache_gets_the_share_less_the_weights(void **state)
 {
     (void)state;
@@ -435,6 +460,7 @@ int main(void)
         cmocka_unit_test(test_the_largest_graph_has_the_flag_of_its_version),
         cmocka_unit_test(test_newest_version_reserves_for_graphs_of_prompts),
         cmocka_unit_test(test_reserve_follows_version_and_model),
+        cmocka_unit_test(test_pictures_have_a_pool_and_a_process),
         cmocka_unit_test(test_families_without_graphs_of_prompts_reserve_nothing_for_them),
         cmocka_unit_test(test_cache_gets_the_share_less_the_weights),
         cmocka_unit_test(test_windowed_layers_have_a_pool_of_their_own),

@@ -208,30 +208,27 @@ static void test_newer_hybrids_have_larger_pages_and_a_third_state(void **state)
     assert_int_equal(pool.blocks_per_request, 16 + 3 * 2);
 }
 
-/* By the sources of these versions. A state of 64 heads of 64 * 128 in 32 bit and three inputs of
- * 6,144 channels, 2,134,016 bytes, lies in 1,042 tokens of 2,048 bytes; in steps of 16 that are
- * 1,056 and in steps of a scan, of 128, 1,152. A request of 16,384 has 16 and 15 such pages. */
+/* By the sources of these versions, and rehearsals of 0.26.0, 0.28.0 and 0.30.0. A state of 64
+ * heads of 64 * 128 in 32 bit and three inputs of 6,144 channels, 2,134,016 bytes, lies in 1,042
+ * tokens of 2,048 bytes; in steps of 16 that are 1,056. A request of 16,384 has 16 such pages. */
 static void test_a_hybrid_of_mamba_2_keeps_states_as_its_version_does(void **state)
 {
     static const struct {
         const char *version;
-        uint64_t block_tokens;
         uint64_t states;
-    } cases[] = {{"vllm@0.25.1", 1056, 1}, {"vllm@0.26.0", 1152, 15}, {"vllm@0.27.1", 1152, 15},
-                 {"vllm@0.28.0", 1056, 2}, {"vllm@0.31.0", 1056, 2},  {"vllm@0.32.0", 1056, 3}};
+    } cases[] = {{"vllm@0.25.1", 1}, {"vllm@0.26.0", 1}, {"vllm@0.27.1", 1},
+                 {"vllm@0.28.0", 2}, {"vllm@0.31.0", 2}, {"vllm@0.32.0", 3}};
     (void)state;
     make_hybrid("nemotron_h", 64, 2);
     made.model.description.group_count = 8;
     made.model.description.inner_size = 64 * 64;
-    made.model.description.state_chunk = 128;
     for (size_t i = 0; i < 48; i++)
         if (made.layers[i].recurrence)
             made.layers[i].recurrence = MT_RECURRENCE_MAMBA2;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct mt_vllm_pool pool = pool_of_hybrid(cases[i].version, "auto");
-        uint64_t pages = cases[i].block_tokens == 1152 ? 15 : 16;
-        assert_int_equal(pool.block_tokens, cases[i].block_tokens);
-        assert_int_equal(pool.blocks_per_request, pages + 3 * cases[i].states);
+        assert_int_equal(pool.block_tokens, 1056);
+        assert_int_equal(pool.blocks_per_request, 16 + 3 * cases[i].states);
     }
 }
 
@@ -533,6 +530,39 @@ static void test_a_model_in_32_bit_has_a_cache_in_32_bit(void **state)
     mt_estimate_destroy(result);
 }
 
+static uint64_t weights_of(const char *engine, size_t devices)
+{
+    struct mt_estimate *result = estimate(on_h100(engine, devices));
+    uint64_t bytes = result->pool.weights_bytes;
+    mt_estimate_destroy(result);
+    return bytes;
+}
+
+/* Rotations of 131,072 positions leave blocks of 32, 32 and 64 MiB. In the trace of a rehearsal of
+ * 0.30.0 the one of 64 then holds a layer's queries, keys and values of 48 MiB. By the weights of
+ * rehearsals of 0.33.0, two ranks lose 8 MiB with each of three tensors of 56, 24 and 24, and four
+ * lose 8, 4 and 4 with tensors of 56, 28 and 28; and 1.5 of 252 with embeddings and output each,
+ * which are of 250.5. 0.20 divides its blocks. */
+static void test_weights_keep_the_rest_of_blocks_that_rotations_freed(void **state)
+{
+    (void)state;
+    make_model(&made, &llama_3_1_8b);
+    assert_int_equal(weights_of("vllm@0.21.0", 1) - weights_of("vllm@0.20.0", 1), 16 * MADE_MIB);
+    assert_int_equal(weights_of("vllm@0.21.0", 2) - weights_of("vllm@0.20.0", 2), 24 * MADE_MIB);
+    assert_int_equal(weights_of("vllm@0.21.0", 4) - weights_of("vllm@0.20.0", 4), 19 * MADE_MIB);
+    make_model(&made, &llama_3_8b); /* 8,192 positions: blocks of 4 MiB are divided */
+    assert_int_equal(weights_of("vllm@0.21.0", 1), weights_of("vllm@0.20.0", 1));
+}
+
+/* Rehearsals of 0.14.1 and 0.15.1 have seven and four numbers of 512 bytes in each layer. */
+static void test_layers_of_attention_have_scales(void **state)
+{
+    (void)state;
+    make_model(&made, &llama_3_1_8b);
+    assert_int_equal(weights_of("vllm@0.14.0", 1) - weights_of("vllm@0.15.0", 1), 32 * 3 * 512);
+    assert_int_equal(weights_of("vllm@0.15.0", 1) - weights_of("vllm@0.10.0", 1), 32 * 4 * 512);
+}
+
 /* A gpt-oss-120b without its small tensors, 0.15 GiB with biases: 36 layers of 128 experts of 2,880
  * and 2,880, in blocks of 32 numbers, 17 bytes each. */
 static void make_mxfp4(void)
@@ -571,19 +601,23 @@ static void test_experts_in_mxfp4_are_padded_to_the_tiles_of_kernels(void **stat
     mt_estimate_destroy(eight);
 }
 
-/* 24 layers of 32 such experts are 9.46 GiB in the file, and 9.54 as a rehearsal of 0.33.0 has them
- * on one H100, where logs of 0.11.0 have 10.05. */
+/* In a rehearsal of 0.33.0 the swizzled scales of a layer of gpt-oss-20b, 32 experts, are tensors
+ * of 17,334,272 and 9,043,968 bytes, 32 * 5,888 * 92 and 32 * 3,072 * 92, and its biases, which the
+ * file has in 16 bit, 737,280 and 368,640. Logs of 0.11.0 have the file's scales, too. */
 static void test_scales_of_experts_in_mxfp4_are_there_once_in_newer_versions(void **state)
 {
     (void)state;
     make_mxfp4();
     struct mt_estimate *old = estimate(on_h100("vllm@0.14.1", 1));
     struct mt_estimate *now = estimate(on_h100("vllm@0.33.0", 1));
-    uint64_t read = mt_ceil_div(UINT64_C(36) * 128 * 3 * 2880 * 2880 * 17, 32);
+    uint64_t numbers = UINT64_C(36) * 128 * 3 * 2880 * 2880 / 2;
+    uint64_t scales = UINT64_C(36) * 4 * (17334272 + 9043968);
+    uint64_t biases = UINT64_C(36) * 4 * (737280 + 368640) / 2;
     const struct mt_tally_row *row = mt_tally_row_of(&now->tally.places[1], MT_CATEGORY_WEIGHTS);
     uint64_t rest =
         UINT64_C(2) * 201088 * 2880 * 2 + 36 * UINT64_C(2) * 2880 * (2 * 4096 + 2 * 512);
-    assert_in_range(row->low_bytes, read + rest - 64 * MADE_MIB, read + rest + 128 * MADE_MIB);
+    uint64_t laid_out = numbers + scales + biases;
+    assert_in_range(row->low_bytes, laid_out + rest - MADE_MIB, laid_out + rest + 40 * MADE_MIB);
     assert_in_range(old->pool.weights_bytes - now->pool.weights_bytes, 2 * MADE_GIB,
                     4 * MADE_GIB); /* a seventeenth of 57 GiB */
     mt_estimate_destroy(old);
@@ -688,6 +722,8 @@ int main(void)
         cmocka_unit_test(test_layers_are_divided_into_stages),
         cmocka_unit_test(test_tokens_of_several_groups_are_counted_by_the_longest_request),
         cmocka_unit_test(test_a_model_in_32_bit_has_a_cache_in_32_bit),
+        cmocka_unit_test(test_weights_keep_the_rest_of_blocks_that_rotations_freed),
+        cmocka_unit_test(test_layers_of_attention_have_scales),
         cmocka_unit_test(test_experts_in_mxfp4_are_padded_to_the_tiles_of_kernels),
         cmocka_unit_test(test_scales_of_experts_in_mxfp4_are_there_once_in_newer_versions),
         cmocka_unit_test(test_a_version_that_was_not_read_has_wider_bands_and_says_so),

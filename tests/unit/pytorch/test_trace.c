@@ -106,7 +106,7 @@ static void test_what_a_phase_keeps_is_for_its_category(void **state)
     assert_int_equal(traces->pieces[0].bytes, 19 * MIB);
     assert_int_equal(traces->pieces[1].category, MT_CATEGORY_WEIGHTS);
     assert_int_equal(traces->pieces[1].bytes, MIB);
-    assert_int_equal(traces->pieces[1].provenance, MT_PROVENANCE_EXACT);
+    assert_int_equal(traces->pieces[1].provenance, MT_PROVENANCE_DERIVED);
     assert_string_equal(traces->pieces[1].name, "load_model");
 
     /* While it loaded, what was given back before its end was in use, and for no weights. */
@@ -160,6 +160,21 @@ static void test_a_private_pool_is_for_graphs_with_what_it_holds_free(void **sta
     split(traces, FIRST, 2 * MIB, 2 * MS);
     assert_int_equal(traces->n, 1);
     assert_int_equal(bytes_of(traces, MT_CATEGORY_GRAPHS), 2 * MIB);
+}
+
+static void test_what_is_left_of_a_private_pool_is_cached_once_its_graphs_are_gone(void **state)
+{
+    struct traces *traces = *state;
+    read_trace(traces, "s 0 1000000 7000000000 2097152\n"
+                       "p 7000000000\n"
+                       "a 0 1000000 7000000000 1048576\n"
+                       "f 0 2000000 7000000000\n"
+                       "q 3000000 7000000000\n");
+    split(traces, FIRST, 2 * MIB, 2500000);
+    assert_int_equal(bytes_of(traces, MT_CATEGORY_GRAPHS), 2 * MIB);
+    split(traces, FIRST, 2 * MIB, 3500000);
+    assert_int_equal(bytes_of(traces, MT_CATEGORY_GRAPHS), 0);
+    assert_int_equal(bytes_of(traces, MT_CATEGORY_CACHED), 2 * MIB);
 }
 
 static void test_inner_phases_say_it_more_exactly(void **state)
@@ -548,6 +563,7 @@ int main(void)
         TEST(test_what_a_block_is_told_to_be_for_wins_and_ends_with_it),
         TEST(test_a_name_may_come_a_little_before_its_block_as_clocks_go),
         TEST(test_a_private_pool_is_for_graphs_with_what_it_holds_free),
+        TEST(test_what_is_left_of_a_private_pool_is_cached_once_its_graphs_are_gone),
         TEST(test_inner_phases_say_it_more_exactly),
         TEST(test_a_part_of_an_allocation_has_the_blocks_that_lie_in_it),
         TEST(test_what_is_free_between_blocks_is_cached),

@@ -400,6 +400,61 @@ static void test_a_segment_that_was_a_workspace_once_is_divided_as_it_was_then(v
     assert_int_equal(bytes_of(held, MT_CATEGORY_ACTIVATIONS), 20 * MIB);
 }
 
+/* cuBLAS was told at `ns` that a part is its workspace, or with no category that the part is gone.
+ */
+static void tell(struct held *held, uint64_t ns, enum mt_category category, uint64_t object,
+                 uint64_t bytes)
+{
+    take_at(held, 0, object, bytes);
+    struct mt_account_event *event = &held->account->event[held->account->n_events - 1];
+    event->kind = MT_ACCOUNT_USAGE;
+    event->category = (uint8_t)category;
+    event->time_ns = ns;
+}
+
+static void gather_after(struct held *held, size_t after)
+{
+    const struct mt_breakdown_source source = {.reader = &held->reader, .is_cuda = 1};
+    mt_account_reader_read(&held->reader, 1000, 1);
+    assert_int_equal(mt_breakdown_gather(&source, 0, after, 1, &held->parts), 0);
+}
+
+/* A pool takes 32 MiB at 1 and 64 MiB at 4. The first is a workspace of cuBLAS from 1 to 3, of the
+ * second a quarter is one from 4 on; the pool has both to the end. */
+static void test_a_part_of_a_pool_is_a_workspace_as_long_as_it_is_there(void **state)
+{
+    struct held *held = *state;
+    held->account->cuda.driver_version = 13000;
+    take(held, 0, MT_CATEGORY_NONE, MT_ACCOUNT_POOL_NAME, 32 * MIB);
+    held->account->event[0].object = FIRST;
+    tell(held, 1, MT_CATEGORY_WORKSPACE, FIRST, 32 * MIB);
+    tell(held, 3, MT_CATEGORY_NONE, FIRST, 0);
+    take(held, 0, MT_CATEGORY_NONE, MT_ACCOUNT_POOL_NAME, 64 * MIB);
+    held->account->event[3].object = OTHER;
+    tell(held, 4, MT_CATEGORY_WORKSPACE, OTHER + 16 * MIB, 16 * MIB);
+    take(held, 0, MT_CATEGORY_CONTEXT, "kernels", 2 * MIB);
+    gather_after(held, 0);
+    assert_int_equal(bytes_of(held, MT_CATEGORY_WORKSPACE), 32 * MIB);
+    assert_int_equal(bytes_of(held, MT_CATEGORY_CACHED), 0);
+    gather_after(held, 2);
+    assert_int_equal(bytes_of(held, MT_CATEGORY_WORKSPACE), 16 * MIB);
+    assert_int_equal(bytes_of(held, MT_CATEGORY_CACHED), 80 * MIB);
+    assert_int_equal(held->parts.unsplit_bytes, 80 * MIB);
+    assert_int_equal(part_of(held, MT_ACCOUNT_POOL_NAME)->provenance, MT_PROVENANCE_DERIVED);
+}
+
+/* A program's own allocator may use it for something else, unseen. */
+static void test_what_a_library_was_told_of_a_programs_memory_is_not_exact(void **state)
+{
+    struct held *held = *state;
+    held->account->cuda.driver_version = 13000;
+    take_at(held, 0, FIRST, 32 * MIB);
+    tell(held, 2, MT_CATEGORY_WORKSPACE, FIRST, 32 * MIB);
+    gather_after(held, 0);
+    assert_int_equal(bytes_of(held, MT_CATEGORY_WORKSPACE), 32 * MIB);
+    assert_int_equal(held->parts.items[0].provenance, MT_PROVENANCE_DERIVED);
+}
+
 #define TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
 
 int main(void)
@@ -419,6 +474,8 @@ int main(void)
         TEST(test_a_small_segment_that_comes_late_does_not_hide_the_fullest_moment),
         TEST(test_a_cache_at_the_peak_is_told_as_such_and_not_as_free),
         TEST(test_a_segment_that_was_a_workspace_once_is_divided_as_it_was_then),
+        TEST(test_a_part_of_a_pool_is_a_workspace_as_long_as_it_is_there),
+        TEST(test_what_a_library_was_told_of_a_programs_memory_is_not_exact),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

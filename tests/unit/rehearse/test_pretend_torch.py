@@ -23,7 +23,7 @@ sys.path.insert(0, PACKAGES)
 sys.dont_write_bytecode = True
 
 from memtally.pretend import kernels, lengths, libraries, tuners  # noqa: E402
-from memtally.watch import allocator, figures, hooks, phases, tables, tensors, trace  # noqa: E402
+from memtally.watch import allocator, figures, graphs, hooks, phases, tables, tensors, trace  # noqa: E402
 
 
 @contextlib.contextmanager
@@ -210,6 +210,33 @@ def test_private_pools_and_blocks_with_a_rest_are_told_once():
         assert taken(path, snapshot, snapshot) == ["p 9000", "r 9000 1536"]
 
 
+def test_a_private_pool_is_told_of_as_long_as_graphs_are_in_it():
+    with folder() as path:
+        reader, own = history(path), graphs.Graphs(trace.Trace(path), types.SimpleNamespace())
+        reader.end_of_pool = own.end_of
+        segments = [{"address": at, "device": 0, "total_size": 2097152, "segment_pool_id": pool, "blocks": []}
+                    for at, pool in ((0x1000, (0, 1)), (0x2000, (0, 2)), (0x3000, (5, 0)))]
+
+        def told():
+            lines = []
+            for segment in segments:
+                reader._take_segment(segment, lines)
+            return [re.sub("q [0-9]+", "q TIME", line) for line in lines]
+
+        assert told() == ["p 3000"]  # PyTorch's own name: of a capture that goes on
+        for number, pool in ((1, (0, 2)), (2, (0, 2)), (3, (5, 0))):
+            own.living[number], own.pool_of[number] = object(), pool
+            own._expect(pool).add(number)
+        assert told() == ["p 2000"]
+        own._gone(1)
+        own._gone(3)
+        assert told() == ["q TIME 3000"]
+        own._gone(2)
+        assert told() == ["q TIME 2000"] and told() == []
+        own._expect((0, 2))  # captured in again
+        assert told() == ["p 2000"]
+
+
 def test_phases_begin_and_end_around_a_function_and_its_errors():
     with folder() as path:
         writer = trace.Trace(path)
@@ -234,10 +261,10 @@ def test_when_no_phase_is_open_any_more_it_is_known_which_there_were():
         writer, told = trace.Trace(path), []
         phases.history, phases.after = None, lambda categories: told.append(sorted(categories))
         try:
-            weights, graphs = phases.begin(writer, "weights", "load"), phases.begin(writer, "graphs", "capture")  # of two threads
+            weights, capture = phases.begin(writer, "weights", "load"), phases.begin(writer, "graphs", "capture")  # of two threads
             phases.end(writer, weights)
             assert told == [], told
-            phases.end(writer, graphs)
+            phases.end(writer, capture)
             phases.end(writer, phases.begin(writer, "activations", "step"))
         finally:
             phases.after = None

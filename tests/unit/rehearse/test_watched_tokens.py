@@ -18,7 +18,7 @@ from memtally.watch import caches  # noqa: E402
 def looked_at(seconds, outputs):
     """After each of so many tokens, each so many seconds after the one before, whether it was looked at quickly, and how often layers were."""
     torch = types.SimpleNamespace(Tensor=type("Tensor", (), {}), cuda=types.SimpleNamespace(is_initialized=lambda: False))
-    labels = types.SimpleNamespace(label_block=lambda *_: None)
+    labels = types.SimpleNamespace(label_block=lambda *_: None, label_aligned=None)
     one = caches.Caches(types.SimpleNamespace(failed=lambda *error: sys.exit(error)), torch, labels, None, None)
     clock, layers, found = [100.0], [], []
     one.look_at_layer = layers.append
@@ -47,6 +47,112 @@ def test_tokens_that_come_slowly_are_not_taken_for_quick_ones():
     assert looked_at([0.005] * 4 + [0.05] * 3, {"cache_params": layered}) == [slow, slow, later, later, later, slow, slow]
     # A cache that is there twice is timed once.
     assert looked_at([0.05] * 4, {"past_key_values": layered, "cache_params": layered}) == [slow] * 4
+
+
+class Tensor:
+    is_cpu = True
+
+    def __init__(self, address):
+        self.address = address
+
+    def untyped_storage(self):
+        return self
+
+    def data_ptr(self):
+        return self.address
+
+    def nbytes(self):
+        return 64
+
+    def resizable(self):
+        return True
+
+    def is_shared(self):
+        return False
+
+
+class Recorder:
+    """What labels what is allocated between two calls of label_aligned()."""
+
+    def __init__(self):
+        self.address, self.mark, self.n_told, self.told = 4096, (), 0, set()
+
+    def allocate(self):
+        self.address += 64
+        if self.mark:
+            self.n_told += 1
+            self.told.add(self.address)
+        return Tensor(self.address)
+
+    def label_aligned(self, *mark):
+        self.mark = mark
+
+    def aligned(self, _):
+        n, self.n_told = self.n_told, 0
+        return n
+
+    def label_block(self, address, *_):
+        self.told.add(address)
+
+
+class Layer:
+    def __init__(self, recorder, update):
+        self.recorder, self.how = recorder, update
+        self.keys, self.values = recorder.allocate(), recorder.allocate()
+
+
+def grow(layer):
+    layer.keys, layer.values = layer.recorder.allocate(), layer.recorder.allocate()
+
+
+def grow_with_another(layer):
+    layer.recorder.allocate()
+    grow(layer)
+
+
+def written(update, tokens=40):
+    """How many tokens the layers were not known after, how often updates were told of before, and the recorder at the end."""
+    torch = types.SimpleNamespace(Tensor=Tensor, cuda=types.SimpleNamespace(is_initialized=lambda: False))
+    recorder = written.recorder = Recorder()
+    one = caches.Caches(types.SimpleNamespace(failed=lambda *error: sys.exit(error)), torch, recorder, None, None)
+    one.plain |= {Recorder, type(grow)}
+    layers, clock, unknown, marked = [Layer(recorder, update) for _ in range(3)], [100.0], [], []
+    around = one.around_layer(lambda layer: (marked.append(bool(recorder.mark)), layer.how(layer)))
+
+    def generate():
+        for _ in range(tokens):
+            clock[0] += 0.005
+            for layer in layers:
+                around(layer)
+            one.look_after_token({"past_key_values": types.SimpleNamespace(layers=layers)})
+            unknown.append(any(one.address not in recorder.told for layer in layers for one in (layer.keys, layer.values)))
+
+    caches.time = types.SimpleNamespace(monotonic=lambda: clock[0])
+    try:
+        one.during_generate(generate)()
+    finally:
+        caches.time = time
+    assert not recorder.mark and not any(unknown), unknown
+    return sum(marked)
+
+
+def test_what_updates_allocate_is_told_before_where_layers_keep_just_that():
+    assert written(grow) > 100, written(grow)
+    assert written(lambda layer: None) > 100  # of a static cache nothing is allocated
+    assert written(grow_with_another) == 3  # three layers of the one token that showed it
+
+
+def test_an_error_of_an_update_leaves_nothing_told():
+    def fails_late(layer):
+        if layer.recorder.mark:
+            raise KeyError("the program's own")
+        grow(layer)
+
+    try:
+        written(fails_late)
+        raise AssertionError("the error is gone")
+    except KeyError:
+        assert not written.recorder.mark
 
 
 if __name__ == "__main__":

@@ -104,6 +104,9 @@ static void test_a_place_of_words_has_their_sum(void **state)
     struct mt_tally *tally = make();
     assert_int_equal(tell(tally, "gpu:?", MT_CATEGORY_KV_CACHE, MT_UNKNOWN), 0);
     assert_int_equal(tell(tally, "gpu:?", MT_CATEGORY_WEIGHTS, 7 * MIB), 0);
+    assert_true(tally->places[1].total_resident_bytes == MT_UNKNOWN);
+    assert_true(tally->places[1].unattributed_bytes == MT_UNKNOWN);
+    assert_true(mt_tally_adds_up(tally));
     assert_int_equal(tell(tally, "gpu:?", MT_CATEGORY_KV_CACHE, 5 * MIB), 0);
     assert_int_equal(tally->n_places, 2);
     assert_int_equal(tally->places[1].total_resident_bytes, 12 * MIB);

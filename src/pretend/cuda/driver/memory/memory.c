@@ -160,17 +160,31 @@ PRETEND_CALL void pretend_cuda_expect(enum mt_category category, const char *nam
     expected.name = name;
 }
 
-/* A caller may name a part of an allocation; the account's reader tells the two apart. */
+void pretend_usage_ended(struct pretend_range *pooled)
+{
+    if (pooled->told)
+        pretend_note_part(pretend_place(pooled->device), MT_CATEGORY_NONE, 0,
+                          (const void *)(uintptr_t)pooled->told, 0, NULL);
+    pooled->told = 0;
+}
+
+/* A caller may name a part of an allocation; the account's reader tells the two apart. What lies in
+ * a pool the account does not see come and go. */
 PRETEND_CALL void pretend_cuda_usage(CUdeviceptr pointer, uint64_t bytes, enum mt_category category,
                                      const char *name)
 {
     if (pretend_enter() != CUDA_SUCCESS)
         return;
     pretend_lock();
-    const struct pretend_range *range = pretend_range_find(pointer);
-    if (range && range->device >= 0)
-        pretend_note_usage(pretend_place(range->device), category, (const void *)(uintptr_t)pointer,
-                           bytes, name);
+    struct pretend_range *range = pretend_range_find(pointer);
+    if (range && range->device >= 0) {
+        if (range->kind == PRETEND_POOLED && range->told != pointer) {
+            pretend_usage_ended(range);
+            range->told = pointer;
+        }
+        pretend_note_part(pretend_place(range->device), category, range->taken_ns,
+                          (const void *)(uintptr_t)pointer, bytes, name);
+    }
     pretend_unlock();
 }
 

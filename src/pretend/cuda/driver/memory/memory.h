@@ -36,6 +36,8 @@ struct pretend_range {
     uint64_t span;  /* of addresses, whole pages where it is one of a device's own */
     uint64_t held;  /* that it takes of the device itself; 0 for what lies in another range */
     uint64_t id;
+    uint64_t taken_ns;   /* of what is in a pool */
+    CUdeviceptr told;    /* where the account was told what it is for; 0: nowhere */
     void *inside;        /* of its kind */
     const void *context; /* that it goes with, NULL where it goes with none */
     int device;          /* as the program counts */
@@ -151,6 +153,9 @@ CUresult pretend_memory_give(CUdeviceptr pointer);
 /* The same, lock held. */
 CUresult pretend_linear_take(int device, uint64_t bytes, enum mt_category category,
                              const char *name, CUdeviceptr *pointer);
+
+/* What the account was told of a part of a pool is over. */
+void pretend_usage_ended(struct pretend_range *pooled);
 
 /* Host memory that the driver knows (host.c): the range that holds an address, or NULL. */
 struct pretend_range *pretend_host_find(CUdeviceptr pointer);

@@ -8,9 +8,10 @@
 #include <stdlib.h>
 
 #include "pretend/cuda/driver/table.h"
+#include "rehearse/account_write.h"
 
 #define CHUNK_BYTES (UINT64_C(32) << 20) /* that a pool reserves at least, where there is room */
-#define POOL        "memory pool"
+#define POOL        MT_ACCOUNT_POOL_NAME
 #define BINS        40
 
 /* A part of a chunk, free or in use. */
@@ -223,6 +224,7 @@ CUresult pretend_pool_take(struct CUmemPoolHandle_st *pool, uint64_t bytes, CUde
     if (bytes > PRETEND_ADDRESSES)
         return pretend_refuse_addresses(pool->device, MT_CATEGORY_NONE, bytes, POOL);
     uint64_t rounded = pretend_round_up(bytes, PRETEND_UNIT);
+    uint64_t taken_ns = pretend_now_ns();
     struct block *block = find_block(pool, rounded);
     if (!block) {
         CUresult result = make_chunk(pool, rounded);
@@ -241,6 +243,7 @@ CUresult pretend_pool_take(struct CUmemPoolHandle_st *pool, uint64_t bytes, CUde
     }
     range->base = block->base;
     range->span = rounded;
+    range->taken_ns = taken_ns;
     range->inside = block;
     block->range = range;
     block->chunk->used_bytes += rounded;
@@ -268,6 +271,7 @@ void pretend_pool_give(struct pretend_range *pooled)
     struct block *block = pooled->inside;
     struct CUmemPoolHandle_st *pool = block->chunk->pool;
     pretend_table_remove(&blocks, block->base);
+    pretend_usage_ended(pooled);
     pretend_written_clear(pooled->base, pooled->span);
     pretend_range_drop(pooled);
     block->range = NULL;
