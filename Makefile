@@ -124,7 +124,7 @@ profiles: all ## profiles in the newest vLLM and SGLang that were tried, on pret
 
 torch-newest: all ## the tests of PyTorch's memory with the newest PyTorch and transformers that were tried (1.5 GB to fetch)
 	@set -e; MEMTALLY_TORCH=$$(scripts/engine torch-2.15.0); export MEMTALLY_TORCH; \
-	meson test -C build --no-rebuild --print-errorlogs torch rehearse_torch_model
+	meson test -C build --no-rebuild --print-errorlogs --timeout-multiplier 4 torch rehearse_torch_model profile_torch recorded_torch recorded_ends
 
 torch-on-host: all ## models of each kind on the CPU, in both types and sizes, held against their own sums (a quarter of an hour)
 	@ALL=1 MEMTALLY_TORCH=$$(scripts/engine torch) meson test -C build --no-rebuild --verbose --timeout-multiplier 6 torch_on_host
@@ -132,8 +132,8 @@ torch-on-host: all ## models of each kind on the CPU, in both types and sizes, h
 recorded-engines: all ## vLLM, SGLang, numba and a compiled model recorded on pretended GPUs, held against their driver (many GB to fetch); WAYS="numba"
 	@tests/conformance/cuda/recorded.py build $(WAYS)
 
-unharmed-python: all ## the own tests of PyTorch, transformers, accelerate and safetensors under the recorder; SOURCES=FOLDER has them
-	@tests/unharmed/python build $(SOURCES) $(ROWS)
+unharmed-python: all ## the own tests of PyTorch, transformers, accelerate and safetensors under the recorder, as PyPI or SOURCES=FOLDER has them
+	@tests/unharmed/python $(if $(SOURCES),--sources $(SOURCES)) build $(ROWS)
 
 oracle: all ## plan points of llama.cpp again and compare; BUILD= (or FROM=, TO=): what changed
 	@scripts/oracle $(if $(ALL),--all) $(if $(BUILD),--from $(BUILD)) $(if $(FROM),--from $(FROM)) $(if $(TO),--to $(TO))

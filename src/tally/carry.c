@@ -211,12 +211,20 @@ static void note_block(struct carrier *carrier, enum zone zone, const struct mt_
         come(carrier, zone, event->ticks, low, high, is_new);
 }
 
+/* Addresses that are only reserved: nothing there may be touched as it was mapped, or there is more
+ * than the process ever had. */
+static int is_reserved(const struct carrier *carrier, uint64_t bytes, uint32_t flags)
+{
+    return flags & MT_MAPPED_CLOSED || bytes > carrier->choice->image->high_water_bytes;
+}
+
 /* What a file's mapping has of it in memory is not for its size to say. */
 static void note_mapping(struct carrier *carrier, enum zone zone, const struct mt_event *event)
 {
     uint64_t low = event->field[0];
     uint64_t high = event->field[1] > UINT64_MAX - low ? UINT64_MAX : low + event->field[1];
-    if (!event->field[4])
+    uint32_t flags = mt_mapping_flags(event);
+    if (!(flags & MT_MAPPED_FILE) && !is_reserved(carrier, event->field[1], flags))
         come(carrier, zone, event->ticks, low, high, 1);
     else if (zone == ZONE_FORWARD)
         take_away(carrier, &carrier->set, low, high);
@@ -397,18 +405,27 @@ static uint64_t bytes_at(struct carrier *carrier, uint64_t ns, int is_peak)
 
 /* ---- making it so ---- */
 
-/* Blocks and mappings that are alive at the moment. */
-static void list_live(struct carrier *carrier, struct mt_ranges *ranges)
+/* Anonymous mappings of the program that are alive at the moment: those that are only reserved, or
+ * the others. */
+static void list_mappings(struct carrier *carrier, int reserved, struct mt_ranges *ranges)
 {
     const struct mt_replay *replay = carrier->replay;
     struct mt_range range;
-    uint64_t page = carrier->page_bytes;
     for (uint64_t at = 0; mt_ranges_at_or_after(&replay->maps, at, &range); at = range.high) {
         const struct mt_live *live = &replay->live[range.value];
-        if (!(live->flags & (MT_MAPPED_FILE | MT_MAPPED_ALLOCATOR | MT_MAPPED_STACK)))
+        if (!(live->flags & (MT_MAPPED_FILE | MT_MAPPED_ALLOCATOR | MT_MAPPED_STACK)) &&
+            is_reserved(carrier, live->size, live->flags) == reserved)
             put(carrier, ranges, range.low, range.high, 1);
     }
+}
+
+/* Blocks and mappings that are alive at the moment, and may have been touched. */
+static void list_live(struct carrier *carrier, struct mt_ranges *ranges)
+{
+    const struct mt_replay *replay = carrier->replay;
+    uint64_t page = carrier->page_bytes;
     const struct mt_heap_block *block;
+    list_mappings(carrier, 0, ranges);
     for (uint64_t at = 0; (block = mt_blocks_next(&replay->blocks, &at));) {
         uint64_t high = block->size > UINT64_MAX - page - block->address
                             ? UINT64_MAX / page * page
@@ -500,6 +517,10 @@ static void grow(struct carrier *carrier, struct mt_carried *carried, uint64_t b
     mt_ranges_init(&live);
     if (bytes) {
         list_live(carrier, &live);
+        bytes -= grow_in(carrier, &live, bytes, 0);
+    }
+    if (bytes) { /* what was closed may be open by now, which no event tells */
+        list_mappings(carrier, 1, &live);
         bytes -= grow_in(carrier, &live, bytes, 0);
     }
     mt_ranges_finish(&live);

@@ -100,26 +100,38 @@ static int add_composition(const struct mt_devices *devices,
     return 0;
 }
 
-static const struct mt_device_refusal *last_of(const struct mt_devices *devices, size_t place,
-                                               size_t *n)
+static const struct mt_device_refusal *last_of(const struct mt_devices *devices, size_t place)
 {
     const struct mt_device_refusal *last = NULL;
-    *n = 0;
     for (size_t i = 0; i < devices->n_refusals; i++)
-        if (devices->refusals[i].place == place) {
-            ++*n;
-            if (!last || devices->refusals[i].ns >= last->ns)
-                last = &devices->refusals[i];
-        }
+        if (devices->refusals[i].place == place && (!last || devices->refusals[i].ns >= last->ns))
+            last = &devices->refusals[i];
     return last;
+}
+
+/* PyTorch asks again for the same once it has let go of what it keeps. */
+static void add_others(const struct mt_devices *devices, const struct mt_device_refusal *last,
+                       char *text, size_t size)
+{
+    size_t n_same = 0, n_others = 0;
+    for (size_t i = 0; i < devices->n_refusals; i++) {
+        const struct mt_device_refusal *refusal = &devices->refusals[i];
+        int is_same = refusal->pid == last->pid && refusal->bytes == last->bytes;
+        n_same += refusal->place == last->place && is_same;
+        n_others += refusal->place == last->place && !is_same;
+    }
+    if (n_same > 1)
+        add_words(text, size, "; the process asked for as much %zu times", n_same);
+    if (n_others)
+        add_words(text, size, "; %zu other allocation%s had been refused", n_others,
+                  n_others == 1 ? "" : "s");
 }
 
 int mt_device_refusal_note(const struct mt_devices *devices, size_t place, uint64_t start_ns,
                            struct mt_torch *torch, char *text, size_t size)
 {
     char written[MT_SIZE_TEXT];
-    size_t n;
-    const struct mt_device_refusal *last = last_of(devices, place, &n);
+    const struct mt_device_refusal *last = last_of(devices, place);
     text[0] = '\0';
     if (!last)
         return 0;
@@ -134,8 +146,8 @@ int mt_device_refusal_note(const struct mt_devices *devices, size_t place, uint6
         add_words(text, size, ", in %.40s", phase);
     if (stack)
         add_words(text, size, ", asked for by %.160s", stack);
-    int result = add_composition(devices, last, torch, text, size);
-    if (n > 1)
-        add_words(text, size, "; it had refused %zu allocation%s before", n - 1, n == 2 ? "" : "s");
-    return result;
+    if (add_composition(devices, last, torch, text, size) < 0)
+        return MT_ENOMEM;
+    add_others(devices, last, text, size);
+    return 0;
 }

@@ -439,8 +439,7 @@ static int add_mapping(struct mt_replay *replay, const struct mt_event *event)
         .address = event->field[0],
         .size = event->field[1],
         .stack = mt_replay_stack_of(replay, event, event->field[6]),
-        .flags = (event->field[3] & MT_MAP_BY_ALLOCATOR ? MT_MAPPED_ALLOCATOR : 0) |
-                 (event->field[4] ? MT_MAPPED_FILE : 0),
+        .flags = mt_mapping_flags(event),
     };
     /* What an allocator maps within a scope it also gives to others. */
     if (!(live.flags & MT_MAPPED_ALLOCATOR))

@@ -3,6 +3,8 @@
 #ifndef MT_TALLY_REPLAY_H
 #define MT_TALLY_REPLAY_H
 
+#include <sys/mman.h>
+
 #include "recording/reader.h"
 #include "tally/blocks.h"
 #include "tally/interned.h"
@@ -38,8 +40,17 @@ enum mt_map_flags {
     MT_MAPPED_STACK = 1,
     MT_MAPPED_ALLOCATOR = 2,
     MT_MAPPED_FILE = 4,
-    MT_LABEL_OF_BLOCK = 8
+    MT_LABEL_OF_BLOCK = 8,
+    MT_MAPPED_CLOSED = 16 /* nothing there may be touched as it was mapped */
 };
+
+/* An event MMAP says them. */
+static inline uint32_t mt_mapping_flags(const struct mt_event *event)
+{
+    return (event->field[3] & MT_MAP_BY_ALLOCATOR ? MT_MAPPED_ALLOCATOR : 0u) |
+           (event->field[4] ? MT_MAPPED_FILE : 0u) |
+           (event->field[2] == PROT_NONE ? MT_MAPPED_CLOSED : 0u);
+}
 
 struct mt_stack {
     const uint8_t *bytes; /* as in the event */

@@ -47,8 +47,8 @@ int main(int argc, char **argv)
 {
     char line[64];
     const char *also = getenv("ALSO");
-    if (argc < 2 || hold_nothing(argv[1]) || (argv[2] && strcmp(argv[2], "--") != 0 && hold_file(argv[2])) ||
-        (also && hold_file(also)))
+    if (argc < 2 || hold_nothing(argv[1]) ||
+        (argv[2] && strcmp(argv[2], "--") != 0 && hold_file(argv[2])) || (also && hold_file(also)))
         return 1;
     if (getenv("FORK") && fork() == 0 && hold_nothing(argv[1]))
         return 1;

@@ -6,6 +6,7 @@ event; PyTorch's own peaks and the program's sums over storages stand in the rep
 import functools
 import json
 import os
+import re
 import tempfile
 
 import engine
@@ -180,6 +181,13 @@ def test_out_of_memory_in_capture():
     note = refusal("run_out_in_capture")
     assert ", in graph capture, asked for by recorded.py:" in note and " run_out_in_capture" in note, note
     assert "; graphs had grown most since it was half as full, by " in note, note
+
+
+def test_a_capture_that_fails_is_said_by_what_is_known_of_it():
+    _, observed = seen("run_out_in_capture", devices="24GiB")
+    (note,) = [note for note in observed.report["notes"] if note.startswith("The capture of a CUDA graph failed")]
+    assert re.fullmatch(r"The capture of a CUDA graph failed \(\d+ MiB were free before it\): CUDA out of memory\. Tried to allocate (1\.00 GiB|1024\.00 MiB)\.",
+                        note), note
 
 
 def test_out_of_memory_in_loading():

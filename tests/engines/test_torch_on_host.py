@@ -16,6 +16,7 @@ import tap
 KINDS = ("dense", "experts", "sliding", "state_space", "hybrid", "parallel_hybrid", "encoder_decoder")
 SOME = (("dense", "float32", "1", "generate"), ("hybrid", "bfloat16", "4", "generate"), ("state_space", "float32", "4", "generate"),
         ("encoder_decoder", "bfloat16", "1", "generate"), ("experts", "float32", "1", "train"), ("dense", "float32", "1", "load"))
+MOST_MISSED = 0.001  # of the highest size; held where all are asked for, on a machine with time for the looks
 
 
 def all_of_them():
@@ -25,6 +26,7 @@ def all_of_them():
 
 
 def test_parts_are_the_programs_own_sums():
+    missed = {}
     for words in all_of_them() if os.environ.get("ALL") else SOME:
         with tempfile.TemporaryDirectory() as folder:
             said, peak, held = on_host.record(folder, on_host.stage(os.path.join(folder, "stage")), *words)
@@ -34,6 +36,9 @@ def test_parts_are_the_programs_own_sums():
               f"{peak['total_resident_bytes']} resident, {peak['unattributed_bytes'] / peak['total_resident_bytes']:.3%} unattributed,"
               f" at its mark {held['unattributed_bytes'] / held['total_resident_bytes']:.3%},",
               f"{1 - shown:.3%} of the highest size not shown", flush=True)
+        missed[words] = abs(1 - shown)
+    far = {words: share for words, share in missed.items() if share > MOST_MISSED}
+    assert not os.environ.get("ALL") or not far, far
 
 
 def test_a_cache_is_known_between_tokens_however_quick_they_are():

@@ -6,6 +6,7 @@ import ctypes
 import functools
 import itertools
 import os
+import re
 import sys
 import threading
 import time
@@ -22,9 +23,25 @@ UPDATES = {
     "cuda.cudart": "cudaGraphExecUpdate",
 }
 MOST_FRAMES = 200
+MOST_REASON = 80  # characters, after which no other sentence begins
 UNKNOWN = "-"
 NOTHING = (UNKNOWN,) * 5
 PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+def capture_words(names):
+    """What is known of a capture, for people: "batch 8, tokens 40, "; "" where nothing is."""
+    return "".join("%s %s, " % pair for pair in zip(("batch", "tokens", "draft", "kind"), names) if pair[1] != UNKNOWN)
+
+
+def reason_words(error):
+    """An error's first sentences: PyTorch goes on about what the report has in its rows."""
+    text, more = "", str(error).split("\n", maxsplit=1)[0]
+    for sentence in re.split(r"(?<=\.) ", more):
+        if text and len(text) + len(sentence) > MOST_REASON:
+            break
+        text = f"{text} {sentence}" if text else sentence
+    return text
 
 
 class Names:
@@ -273,8 +290,8 @@ class Graphs:
         why = getattr(result[1], "result", None) if len(result) > 1 else None
         batch, tokens, draft, kind, _ = self.names.of(frame)
         self.trace.say(
-            "The update of a CUDA graph failed (batch %s, tokens %s, draft %s, kind %s; %d MiB were free): %s"
-            % (batch, tokens, draft, kind, self._held()[1] >> 20, getattr(why or error, "name", None) or "error %d" % int(error)),
+            "The update of a CUDA graph failed (%s%d MiB were free): %s"
+            % (capture_words((batch, tokens, draft, kind)), self._held()[1] >> 20, getattr(why or error, "name", None) or "error %d" % int(error)),
             once="update %s %s %s %s" % (batch, tokens, draft, kind),
         )
 
@@ -283,8 +300,8 @@ class Graphs:
         self.n_late += self.is_serving
         if self.n_late == 1:
             self.trace.say(
-                "A CUDA graph was captured after the program had begun to replay them (batch %s, tokens %s, draft %s, kind %s; "
-                "it took %d KiB): warm-up captured fewer than the program wants" % (*names, taken >> 10),
+                "A CUDA graph was captured after the program had begun to replay them (%s"
+                "it took %d KiB): warm-up captured fewer than the program wants" % (capture_words(names), taken >> 10),
                 once="late",
             )
 
@@ -294,8 +311,8 @@ class Graphs:
     def _failed(self, begun, error):
         names, free = (begun[0], begun[2]) if begun else (NOTHING, 0)
         self.trace.say(
-            "The capture of a CUDA graph failed (batch %s, tokens %s, draft %s, kind %s; %d MiB were free before it): %s"
-            % (*names[:4], free >> 20, str(error).split("\n", maxsplit=1)[0])
+            "The capture of a CUDA graph failed (%s%d MiB were free before it): %s"
+            % (capture_words(names[:4]), free >> 20, reason_words(error))
         )
 
     def _look_for_another(self, number, names):

@@ -161,6 +161,16 @@ def _unseen(function):
     return call
 
 
+def _keep_for_scripts(old, new):
+    """TorchScript compiles calls of functions that it knows by the very object, such as torch.autograd.grad."""
+    builtins = sys.modules.get("torch.jit._builtins")
+    known = getattr(builtins, "_builtin_ops", [])
+    for operator in [operator for function, operator in known if function is old]:
+        known.append((new, operator))
+        if getattr(builtins, "_builtin_table", None) is not None:
+            builtins._builtin_table[id(new)] = operator
+
+
 def replace(module, path, make, unseen=False):
     """Puts make(function) in a function's place, below classmethod and staticmethod. Returns
     whether it is there. Coroutines and generators do their work later and are left alone. Of an exception that
@@ -178,6 +188,7 @@ def replace(module, path, make, unseen=False):
     if isinstance(old, (classmethod, staticmethod)):
         new = type(old)(new)
     setattr(holder, name, new)
+    _keep_for_scripts(old, new)
     return True
 
 

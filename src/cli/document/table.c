@@ -38,10 +38,8 @@ static void put_end(const struct mt_tally *tally, const struct cli_terminal *ter
     char duration[CLI_TIME_TEXT];
     if (!process)
         return;
-    uint64_t start_ns = tally->processes[0].start_ns;
-    int timed =
-        process->end_ns != MT_UNKNOWN && start_ns != MT_UNKNOWN && process->end_ns >= start_ns;
-    cli_format_time(timed ? process->end_ns - start_ns : MT_UNKNOWN, duration);
+    /* Since the recording's start, as every moment is: a process that calls exec starts again. */
+    cli_format_time(process->end_ns, duration);
     cli_table_fact(terminal, out, "ended", "%s after %s",
                    process->end ? process->end : "in a way that was not seen,", duration);
     if (process->observed && strcmp(process->observed, "recorder") == 0)

@@ -37,6 +37,10 @@ def failing(model):
             lambda: torch.optim.SGD([weight], lr=1).step(fail))
 
 
+def slope(x):
+    return torch.autograd.grad([(x * x).sum()], [x])
+
+
 def main():
     logging.getLogger("transformers").addHandler(logging.StreamHandler(sys.stdout))  # a warning of what we ask would be none of the program's
     for way in ("fork", "spawn", "forkserver"):
@@ -57,6 +61,7 @@ def main():
         compiled = torch.compile(model.forward, fullgraph=True, backend="eager")(torch.ones(1, 3, dtype=torch.long), use_cache=True)
     cache = dict(compiled.items())[next(name for name in compiled if name != "logits")]  # which newer versions call otherwise, and warn of
     print(type(cache).__name__, cache.get_seq_length())
+    print(torch.jit.script(slope)(torch.ones(2, requires_grad=True)))
     one, other = torch.nn.Linear(8, 8), torch.nn.Linear(8, 8)
     one(torch.ones(1, 8)).sum().backward()
     torch.utils.swap_tensors(one.weight, other.weight)  # refused where anybody has a weak reference

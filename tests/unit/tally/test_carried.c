@@ -4,6 +4,7 @@
 #include "moments.h"
 
 #include <string.h>
+#include <sys/mman.h>
 
 #include <memtally/error.h>
 #include <memtally/recording.h>
@@ -34,6 +35,44 @@ static void test_without_a_picture_events_and_sizes_are_shown(void **state)
     assert_int_equal(place->rows[0].provenance, MT_PROVENANCE_INFERRED);
     assert_false(place->skew_known);
     mt_tally_destroy(tally);
+}
+
+/* What came beside addresses that are only reserved is taken for touched before they are. */
+static void assert_reserved(uint64_t bytes, int protection)
+{
+    static const uint64_t block = 0x10000010;
+    struct recorded p = process_at(0, 7);
+    struct recorded w = watch_at(0);
+    recorded_begin(&w, "watch");
+    seen(&w, 1, 7, 1, "reserves", -1);
+    w.ns = 20 * MS;
+    mt_write_skipped(&w.writer, MT_EVENT_PROCESS_PEAK, w.ns, (const uint64_t[]){7, 1600 * PAGE}, 2);
+    recorded_end(&w, 30 * MS);
+    recorded_begin(&p, "7-0");
+    look(&p, 1, 1000);
+    p.ns = 5 * MS;
+    EVENT(&p, MMAP, 0x100000000000, bytes, (uint64_t)protection, 0x22, 0, 0, 0);
+    recorded_alloc(&p, MT_EVENT_ALLOC, block, 500 * PAGE - 16, 0);
+    look(&p, 10, 1600);
+    recorded_end(&p, 0);
+    struct mt_tally *tally = recorded_tally(MT_MOMENT_PEAK, 0);
+    const struct mt_tally_place *place = tally->places;
+    assert_int_equal(place->total_resident_bytes, 1600 * PAGE);
+    assert_int_equal(resident_of(place, MT_CATEGORY_RUNTIME, "heap blocks"), 500 * PAGE - 16);
+    assert_int_equal(resident_of(place, MT_CATEGORY_RUNTIME, "anonymous mappings"), 100 * PAGE);
+    mt_tally_destroy(tally);
+}
+
+static void test_a_closed_mapping_grows_last(void **state)
+{
+    (void)state;
+    assert_reserved(900 * PAGE, PROT_NONE);
+}
+
+static void test_a_mapping_beyond_what_the_process_ever_had_grows_last(void **state)
+{
+    (void)state;
+    assert_reserved((uint64_t)1 << 43, PROT_READ | PROT_WRITE);
 }
 
 /* The kernel counts the pages of a block until the call that gives them back has ended. */
@@ -615,6 +654,8 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, recorded_setup, recorded_teardown)
     const struct CMUnitTest tests[] = {
         TEST(test_without_a_picture_events_and_sizes_are_shown),
+        TEST(test_a_closed_mapping_grows_last),
+        TEST(test_a_mapping_beyond_what_the_process_ever_had_grows_last),
         TEST(test_what_is_being_given_back_is_none_of_nobodys),
         TEST(test_the_kernels_count_is_the_peak_of_what_nobody_saw),
         TEST(test_a_height_that_a_process_has_left_is_not_of_anothers_peak),

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "pytorch/torch.h"
+#include "tally/device_notes.h"
 #include "tally/device_rows.h"
 #include "tally/devices.h"
 
@@ -54,6 +55,29 @@ static void take(struct story *story, enum mt_device_kind kind, uint64_t object,
 static void give(struct story *story, enum mt_device_kind kind, uint64_t object)
 {
     tell(story, MT_EVENT_DEVICE_FREE, kind, object, 0, 0);
+}
+
+static void refuse(struct story *story, uint64_t bytes)
+{
+    tell(story, MT_EVENT_DEVICE_REFUSED, 0, MT_DEVICE_LINEAR, bytes, 10 * MIB);
+}
+
+/* PyTorch lets go of what it keeps, and asks for the same again. */
+static void test_what_is_asked_for_again_is_told_apart_from_others(void **state)
+{
+    (void)state;
+    struct story story = {0};
+    char text[1000];
+    begin(&story, 7);
+    refuse(&story, 300 * MIB);
+    refuse(&story, 100 * MIB);
+    refuse(&story, 100 * MIB);
+    end(&story);
+    assert_int_equal(mt_device_refusal_note(&story.devices, 0, 0, NULL, text, sizeof text), 0);
+    assert_non_null(strstr(text, " refused 100.00 MiB to process 7 "));
+    assert_non_null(strstr(text, "; the process asked for as much 2 times; 1 other allocation had "
+                                 "been refused"));
+    mt_devices_finish(&story.devices);
 }
 
 static void test_memory_is_there_until_it_is_given_back(void **state)
@@ -563,6 +587,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_memory_is_there_until_it_is_given_back),
+        cmocka_unit_test(test_what_is_asked_for_again_is_told_apart_from_others),
         cmocka_unit_test(test_an_address_that_is_given_out_again_was_given_back_unseen),
         cmocka_unit_test(test_physical_memory_goes_with_its_last_handle_and_mapping),
         cmocka_unit_test(test_one_unmapping_may_end_several_mappings),
