@@ -37,6 +37,7 @@ struct rank {
     struct cell cell;
     uint64_t rope_bytes;
     uint64_t anew_bytes; /* of experts that are laid out anew when they are loaded */
+    uint64_t pictures_bytes;
 };
 
 static const struct cell *cell_of(const struct mt_budget_rank *rank)
@@ -261,8 +262,7 @@ static int pools_pictures(const struct mt_predict_input *in)
            mt_budget_smallest_device(in->settings) >= least;
 }
 
-/* What of the cache's share is left free for pictures, and what their pool takes, on the first
- * card. */
+/* What the first stage leaves free of the cache's share for pictures, and what their pool takes. */
 static void add_pictures(const struct mt_predict_input *in, struct mt_budget_rank *rank)
 {
     int is_there = in->d->sees && rank->stage.is_first;
@@ -270,8 +270,9 @@ static void add_pictures(const struct mt_predict_input *in, struct mt_budget_ran
     uint64_t pool = has_pool ? mt_engine_number(in->engine, "pictures.pool", 0) : 0;
     uint64_t kept = is_there ? mt_engine_number(in->engine, "pictures.kept", 0) : 0;
     kept = has_pool ? pool : kept;
-    mt_budget_add(rank, (struct mt_budget_part){MT_BUDGET_BEFORE, pool, 0, pool});
+    mt_budget_add(rank, (struct mt_budget_part){.stand = MT_BUDGET_BEFORE}); /* by the device */
     mt_budget_add(rank, (struct mt_budget_part){MT_BUDGET_SET_ASIDE, kept, kept, kept});
+    ((struct rank *)rank)->pictures_bytes = pool;
 }
 
 static void make_rank(const struct mt_predict_input *in, struct mt_budget_rank *rank)
@@ -308,10 +309,13 @@ static void place_rank(const struct mt_predict_input *in, struct mt_budget_rank 
     mt_driver_of_torch(in, (size_t)rank->device, 0, &driver);
     rank->parts[CONTEXT] = (struct mt_budget_part){MT_BUDGET_BEFORE, driver.band.bytes,
                                                    driver.band.low_bytes, driver.band.high_bytes};
-    if (rank->parts[PICTURES].bytes) { /* the process that prepares them has a context of its own */
-        rank->parts[PICTURES].bytes = mt_add(rank->parts[PICTURES].bytes, driver.band.bytes);
-        rank->parts[PICTURES].high = mt_add(rank->parts[PICTURES].high, driver.band.high_bytes);
-    }
+    uint64_t pool = rank->device == 0 ? ((const struct rank *)rank)->pictures_bytes : 0;
+    if (pool) /* the process that prepares them is one, and has a context of its own */
+        rank->parts[PICTURES] =
+            (struct mt_budget_part){MT_BUDGET_BEFORE, mt_add(pool, driver.band.bytes), 0,
+                                    mt_add(pool, driver.band.high_bytes)};
+    else
+        rank->parts[PICTURES] = (struct mt_budget_part){.stand = MT_BUDGET_BEFORE};
 }
 
 static void add(struct mt_sheet *sheet, const struct mt_budget_rank *rank,

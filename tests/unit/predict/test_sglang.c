@@ -220,6 +220,39 @@ static void test_pictures_have_a_pool_and_a_process(void **state)
     mt_estimate_destroy(seeing);
 }
 
+static uint64_t workspace_of(const struct mt_estimate *result, size_t place)
+{
+    const struct mt_tally_row *row =
+        mt_tally_row_of(&result->tally.places[place], MT_CATEGORY_WORKSPACE);
+    return row ? row->allocated_bytes : 0;
+}
+
+/* One process prepares pictures for all ranks, on the first card: a pool of 1 GiB, and a context. */
+static void test_ranks_share_the_pool_of_pictures(void **state)
+{
+    static const uint64_t devices[4] = {81080 * MADE_MIB, 81080 * MADE_MIB, 81080 * MADE_MIB,
+                                        81080 * MADE_MIB};
+    struct mt_predict_settings settings = {.engine = "sglang@0.5.23",
+                                           .device_bytes = devices,
+                                           .n_devices = 4,
+                                           .tensor_parallel = 4,
+                                           .memory_share = 0.9,
+                                           .context_tokens = 8192};
+    (void)state;
+    make_model(&made, &llama_3_1_8b);
+    struct mt_estimate *blind = estimate(settings);
+    made.model.description.sees = 1;
+    made.model.description.architecture = "qwen3vl";
+    struct mt_estimate *seeing = estimate(settings);
+    uint64_t less = blind->pool.requested_bytes - seeing->pool.requested_bytes;
+    assert_in_range((uint64_t)((double)less / 0.9) / MADE_MIB, 1024 + 500, 1024 + 580);
+    for (size_t place = 2; place <= 4; place++)
+        assert_in_range((workspace_of(seeing, 1) - workspace_of(seeing, place)) / MADE_MIB,
+                        1024 + 500, 1024 + 580);
+    mt_estimate_destroy(blind);
+    mt_estimate_destroy(seeing);
+}
+
 static void test_cache_gets_the_share_less_the_weights(void **state)
 {
     (void)state;
@@ -473,6 +506,7 @@ int main(void)
         cmocka_unit_test(test_newest_version_reserves_for_graphs_of_prompts),
         cmocka_unit_test(test_reserve_follows_version_and_model),
         cmocka_unit_test(test_pictures_have_a_pool_and_a_process),
+        cmocka_unit_test(test_ranks_share_the_pool_of_pictures),
         cmocka_unit_test(test_families_without_graphs_of_prompts_reserve_nothing_for_them),
         cmocka_unit_test(test_cache_gets_the_share_less_the_weights),
         cmocka_unit_test(test_windowed_layers_have_a_pool_of_their_own),
