@@ -186,16 +186,19 @@ class Caches:
     def _kept_in(self, layers):
         """The mark of all tensors of these layers and the addresses of their storages; no mark where there is anything else."""
         marks, addresses = set(), []
-        for layer in layers:
-            for name, value in vars(layer).items():
-                if type(value) is self.torch.Tensor:
-                    storage = value.untyped_storage()
-                    if not value.is_cpu or not storage.resizable() or storage.is_shared():
+        try:
+            for layer in layers:
+                for name, value in vars(layer).items():
+                    if type(value) is self.torch.Tensor:
+                        storage = value.untyped_storage()
+                        if not value.is_cpu or not storage.resizable() or storage.is_shared():
+                            return None, ()
+                        marks.add(self.marks[name])
+                        addresses.append(storage.data_ptr())
+                    elif type(value) not in self.plain:
                         return None, ()
-                    marks.add(self.marks[name])
-                    addresses.append(storage.data_ptr())
-                elif type(value) not in self.plain:
-                    return None, ()
+        except Exception:  # tensors without a storage, layers that are no objects of Python's or change meanwhile
+            return None, ()
         return (marks.pop(), addresses) if len(marks) == 1 else (None, ())
 
     def _look_quickly(self, outputs):

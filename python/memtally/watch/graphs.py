@@ -198,8 +198,9 @@ class Graphs:
     def end_of(self, name):
         """When a private pool was left by the last of its graphs; None while it has some, 0 where it never had. PyTorch itself
         names the pool of a capture that brings none; else the program made it, and may keep in it what it likes."""
-        if name in self.left:
-            return self.left[name]
+        left = self.left.get(name)  # another thread may capture in it meanwhile
+        if left is not None:
+            return left
         return None if name[0] != 0 or name in self.members else 0
 
     def _begin(self, graph, pool, frame):

@@ -157,6 +157,44 @@ def test_an_error_of_an_update_leaves_nothing_told():
         assert not written.recorder.mark
 
 
+class Slotted:
+    __slots__ = ("keys",)
+
+
+def test_layers_whose_tensors_nobody_can_look_at_do_not_harm_the_program():
+    def no_storage():
+        raise NotImplementedError("Cannot access storage of SparseTensorImpl")
+
+    sparse = Tensor(4096)
+    sparse.untyped_storage = no_storage
+    for layer in types.SimpleNamespace(keys=sparse), Slotted():
+        torch = types.SimpleNamespace(Tensor=Tensor, cuda=types.SimpleNamespace(is_initialized=lambda: False))
+        one = caches.Caches(types.SimpleNamespace(failed=lambda *error: sys.exit(error)), torch, Recorder(), lambda *_: None, lambda *_: None)
+        clock, found = [100.0], []
+
+        def generate():
+            for _ in range(4):
+                clock[0] += 0.005  # pylint: disable=cell-var-from-loop
+                found.append(one.look_after_token({"past_key_values": types.SimpleNamespace(layers=[layer])}))  # pylint: disable=cell-var-from-loop
+
+        caches.time = types.SimpleNamespace(monotonic=lambda: clock[0])  # pylint: disable=cell-var-from-loop
+        try:
+            one.during_generate(generate)()
+        finally:
+            caches.time = time
+        assert len(found) == 4, (layer, found)
+
+
+def test_a_pool_that_another_thread_captures_in_meanwhile_has_graphs():
+    class Left(dict):
+        def __contains__(self, name):
+            return super().__contains__(name) and bool(self.pop(name))
+
+    own = graphs.Graphs(types.SimpleNamespace(line=lambda *_: None), types.SimpleNamespace())
+    own.left = Left({(5, 0): 7})
+    assert own.end_of((5, 0)) in (None, 7)
+
+
 def test_a_private_pool_is_told_of_as_long_as_graphs_are_in_it():
     trace = types.SimpleNamespace(line=lambda *_: None)
     reader, own = allocator.History(trace, types.SimpleNamespace()), graphs.Graphs(trace, types.SimpleNamespace())
