@@ -227,7 +227,8 @@ static uint64_t workspace_of(const struct mt_estimate *result, size_t place)
     return row ? row->allocated_bytes : 0;
 }
 
-/* One process prepares pictures for all ranks, on the first card: a pool of 1 GiB, and a context. */
+/* One process prepares pictures for all ranks, on the first card: a pool of 1 GiB, and a context.
+ */
 static void test_ranks_share_the_pool_of_pictures(void **state)
 {
     static const uint64_t devices[4] = {81080 * MADE_MIB, 81080 * MADE_MIB, 81080 * MADE_MIB,
