@@ -164,6 +164,12 @@ def test_what_a_program_that_computes_models_has_of_them_is_unknown():
             with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
                 attached(process.pid, "-o", folder)
                 assert unknown_places(json.loads(memtally("report", "--json", folder))) == places
+                with open(os.path.join(folder, "report.json"), "w", encoding="utf-8") as file:
+                    file.write("{}")
+                notes = json.loads(memtally("report", "--json", folder))["notes"]
+                assert any("report.json" in note for note in notes), notes
+                assert any(said in note for note in notes), (said, notes)
+                os.unlink(os.path.join(folder, "report.json"))
                 compared = json.loads(memtally("compare", "--json", folder, folder))
                 known = {part["component"]: part["a_bytes"] for part in compared["components"]}
                 assert not places or known["weights"] is known["kv_cache"] is known["activations"] is None, known

@@ -224,6 +224,7 @@ def test_musl_and_an_older_glibc_are_watched_from_outside():
             assert not was_recorded(document), image
             assert row(document, "kv_cache")["resident_bytes"] is None and row(document, "activations")["resident_bytes"] is None, document["places"]
             assert any(why in note and "from outside" in note for note in document["notes"]), document["notes"]
+            assert any("not all of its memory is told apart" in note for note in document["notes"]), document["notes"]
 
 
 def test_an_engine_that_fails_leaves_nothing():

@@ -30,7 +30,7 @@ struct cli_document_kept {
     size_t n_runs;
     struct cli_document_phase *phases;
     size_t n_phases;
-    const char *notes[1];
+    const char *notes[2]; /* its own, and what the document had before it */
 };
 
 static const char version_note[] =
@@ -223,11 +223,13 @@ int cli_document_kept_read(const char *folder, struct cli_document_kept **kept,
     return 0;
 }
 
-void cli_document_kept_use(const struct cli_document_kept *kept, struct cli_document *document)
+void cli_document_kept_use(struct cli_document_kept *kept, struct cli_document *document)
 {
     if (kept && kept->notes[0]) {
+        if (document->n_notes)
+            kept->notes[1] = document->notes[0];
+        document->n_notes = kept->notes[1] ? 2 : 1;
         document->notes = kept->notes;
-        document->n_notes = 1;
     }
     if (!kept || !kept->is_profile)
         return;

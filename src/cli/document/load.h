@@ -23,7 +23,7 @@ int cli_document_kept_read(const char *folder, struct cli_document_kept **kept,
                            struct mt_error *error);
 
 /* Lets `document` borrow what was kept. Takes NULL. */
-void cli_document_kept_use(const struct cli_document_kept *kept, struct cli_document *document);
+void cli_document_kept_use(struct cli_document_kept *kept, struct cli_document *document);
 
 /* Takes NULL. */
 void cli_document_kept_destroy(struct cli_document_kept *kept);

@@ -84,10 +84,13 @@ static void describe_settings(struct mt_profile_job *job, struct profile_result 
 
 static void describe_notes(const struct mt_profile_job *job, struct profile_result *result)
 {
-    size_t n = 0;
+    const struct cli_document *document = &result->loaded.document;
+    size_t n = document->n_notes; /* what could not be seen, one at most */
+    if (n)
+        result->notes[0] = document->notes[0];
     if (job->engine->driver->note)
         result->notes[n++] = job->engine->driver->note;
-    if (result->loaded.document.tally && cli_document_is_on_one_device(&result->loaded.document))
+    if (document->tally && cli_document_is_on_one_device(document))
         result->notes[n++] = one_device_note;
     result->loaded.document.notes = result->notes;
     result->loaded.document.n_notes = n;

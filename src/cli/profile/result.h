@@ -17,7 +17,7 @@ struct profile_result {
     struct cli_document_run *runs;
     struct cli_document_phase *phases;
     char (*names)[PROFILE_NAME_TEXT]; /* of the phases */
-    const char *notes[3];
+    const char *notes[4];
 };
 
 /* Opens the recording in `directory`, takes its tally at the peak, and fills in the document.
