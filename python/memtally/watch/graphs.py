@@ -206,15 +206,16 @@ class Graphs:
     def _begin(self, graph, pool, frame):
         """PyTorch makes hundreds of numbers for the one that is asked here. Where the device has as much free as after the capture
         before, PyTorch took nothing since."""
-        if pool is not None:
-            self._expect(tuple(pool))
+        pool = None if pool is None else tuple(pool)
+        if pool:
+            self._expect(pool)
         names = self.names.of(frame)
         device = self.torch.cuda.current_device()
         free = self.torch.cuda.mem_get_info(device)[0]
         last_free, reserved = self.last.get(device, (None, 0))
         if free != last_free:
             reserved = self._held()[4]
-        graph._memtally = (names, device, free, reserved, sys.exc_info()[1], resident(), time.monotonic_ns())
+        graph._memtally = (names, device, free, reserved, sys.exc_info()[1], resident(), time.monotonic_ns(), pool)
 
     def _expect(self, pool):
         self.left.pop(pool, None)
@@ -310,7 +311,8 @@ class Graphs:
         return self.counter.of_stream(self.torch._C._cuda_getCurrentRawStream(self.torch.cuda.current_device()))
 
     def _failed(self, begun, error):
-        names, free = (begun[0], begun[2]) if begun else (NOTHING, 0)
+        names, free, pool = (begun[0], begun[2], begun[-1]) if begun else (NOTHING, 0, None)
+        self._leave(pool)
         self.trace.say(
             "The capture of a CUDA graph failed (%s%d MiB were free before it): %s"
             % (capture_words(names[:4]), free >> 20, reason_words(error))
@@ -334,7 +336,7 @@ class Graphs:
         number = next(self.numbers)
         if not begun or number > MOST_GRAPHS:
             return
-        (*names, expected), device, free_before, reserved_before, _, host_before, begun_ns = begun
+        (*names, expected), device, free_before, reserved_before, _, host_before, begun_ns, _ = begun
         ended_on, free, whole, allocated, reserved = self._held()
         self.last[ended_on] = free, reserved
         pool = max(0, reserved - reserved_before)
@@ -365,7 +367,11 @@ class Graphs:
         now = time.monotonic_ns()
         pool = self.pool_of.pop(number)
         self.members[pool].discard(number)
-        if not self.members[pool]:
-            del self.members[pool]
-            self.left[pool] = now
+        self._leave(pool)
         self.trace.line("y", now, number)
+
+    def _leave(self, pool):
+        """A pool whose last graph went, or whose first could not be captured."""
+        if self.members.get(pool) == set():
+            del self.members[pool]
+            self.left[pool] = time.monotonic_ns()

@@ -196,7 +196,7 @@ def test_a_pool_that_another_thread_captures_in_meanwhile_has_graphs():
 
 
 def test_a_private_pool_is_told_of_as_long_as_graphs_are_in_it():
-    trace = types.SimpleNamespace(line=lambda *_: None)
+    trace = types.SimpleNamespace(line=lambda *_: None, say=lambda *_: None)
     reader, own = allocator.History(trace, types.SimpleNamespace()), graphs.Graphs(trace, types.SimpleNamespace())
     reader.end_of_pool = own.end_of
     segments = [{"address": at, "device": 0, "total_size": 2097152, "segment_pool_id": pool, "blocks": []}
@@ -220,6 +220,8 @@ def test_a_private_pool_is_told_of_as_long_as_graphs_are_in_it():
     assert told() == ["q TIME 2000"] and told() == []
     own._expect((0, 2))  # captured in again
     assert told() == ["p 2000"]
+    own._failed((graphs.NOTHING, 0, 0, 0, None, 0, 0, (0, 2)), MemoryError())
+    assert told() == ["q TIME 2000"]
 
 
 if __name__ == "__main__":
