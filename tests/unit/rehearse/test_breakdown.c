@@ -443,7 +443,7 @@ static void test_a_part_of_a_pool_is_a_workspace_as_long_as_it_is_there(void **s
     assert_int_equal(part_of(held, MT_ACCOUNT_POOL_NAME)->provenance, MT_PROVENANCE_DERIVED);
 }
 
-/* Of what is told of twice the first word counts; the pool has no more than it took. */
+/* A byte that two words tell of counts for the first; a pool has no more than it took. */
 static void test_parts_that_lie_within_each_other_count_once(void **state)
 {
     struct held *held = *state;
