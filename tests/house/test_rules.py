@@ -256,7 +256,7 @@ def test_a_format_that_is_described_wrongly_is_found():
 def test_a_family_that_no_engine_has_is_found():
     paths = ("data/engines/llama.cpp/architectures", "data/engines/transformers/model_types", "data/engines/llama.cpp/engine.table",
              "scripts/templates.d/families", "src/model/families.def", "src/model/sample/shapes.c", "src/predict/llama/cache.c",
-             "src/predict/budget/vllm.c")
+             "src/predict/budget/budget.c")
     tree = {path: open(f"{ROOT}/{path}", encoding="utf-8").read() for path in paths}
 
     def finds(path, old, new, words):
@@ -273,7 +273,7 @@ def test_a_family_that_no_engine_has_is_found():
     finds("src/model/sample/shapes.c", '"qwen3moe"', '"qwen3-moe"', "qwen3-moe is no family")
     finds("src/predict/llama/cache.c", "mt_arch_of(d->architecture) == MT_ARCH_DEEPSEEK4", '!strcmp(d->architecture, "deepseek4")',
           "spells the family deepseek4")
-    finds("src/predict/budget/vllm.c", "mt_is_of_lineage(in->d->architecture, MT_LINEAGE_GPT_OSS)", 'mt_begins(in->d->architecture, "gpt")',
+    finds("src/predict/budget/budget.c", "mt_is_of_lineage(in->d->architecture, MT_LINEAGE_GPT_OSS)", 'mt_begins(in->d->architecture, "gpt")',
           "looks for names that begin with gpt")
 
 
