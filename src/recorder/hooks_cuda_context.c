@@ -104,21 +104,51 @@ int cuDevicePrimaryCtxRetain(void **context, int device)
     return result;
 }
 
+static uint32_t n_own_contexts(int device)
+{
+    const uint32_t *n = contexts_of(device);
+    return n ? __atomic_load_n(n, __ATOMIC_RELAXED) : 0;
+}
+
+/* The primary context of a device, where the program has others of its own beside it; else NULL. */
+static void *primary_beside_own(int device)
+{
+    void *primary = NULL;
+    if (!n_own_contexts(device) || !memtally_real.cuda.cuDevicePrimaryCtxGetState ||
+        !is_primary_active(device) || !memtally_real.cuda.cuDevicePrimaryCtxRetain ||
+        !memtally_real.cuda.cuDevicePrimaryCtxRelease_v2 ||
+        memtally_real.cuda.cuDevicePrimaryCtxRetain(&primary, device) != 0)
+        return NULL;
+    memtally_real.cuda.cuDevicePrimaryCtxRelease_v2(device);
+    return primary;
+}
+
+/* What was allocated in contexts of the program's own stays. */
+static void note_primary_ended(int device, const void *primary)
+{
+    if (primary)
+        cuda_cap_end_context(primary);
+    else if (!n_own_contexts(device))
+        note_reset(device);
+}
+
 /* With the last of its holders it goes. */
 int cuDevicePrimaryCtxRelease_v2(int device)
 {
     REAL(cuDevicePrimaryCtxRelease_v2)
+    const void *primary = primary_beside_own(device);
     int result = memtally_real.cuda.cuDevicePrimaryCtxRelease_v2(device);
     if (result == 0 && !is_primary_active(device))
-        note_reset(device);
+        note_primary_ended(device, primary);
     return result;
 }
 
 int cuDevicePrimaryCtxReset_v2(int device)
 {
     REAL(cuDevicePrimaryCtxReset_v2)
+    const void *primary = primary_beside_own(device);
     int result = memtally_real.cuda.cuDevicePrimaryCtxReset_v2(device);
     if (result == 0)
-        note_reset(device);
+        note_primary_ended(device, primary);
     return result;
 }

@@ -152,9 +152,10 @@ static int add_pool(const struct told *told, const struct mt_noted *noted,
         if (one->pid != (uint32_t)event->pid || one->object >= end)
             break;
         uint64_t first = one->object > at ? one->object : at;
-        at = one->bytes < end - one->object ? one->object + one->bytes : end;
-        if (at <= first)
+        uint64_t last = one->bytes < end - one->object ? one->object + one->bytes : end;
+        if (last <= first)
             continue;
+        at = last;
         part.category = one->category;
         part.detail = one->name;
         part.bytes = part.low_bytes = part.high_bytes = at - first;

@@ -344,6 +344,23 @@ static void own_context(void)
     take(4 * MIB);
 }
 
+/* What lies in a context of the program's own stays when the primary one goes, or is emptied. */
+static void beside_primary(void)
+{
+    void *own, *primary;
+    load();
+    CHECK(driver.cuInit(0) == 0 && driver.cuCtxCreate(&own, 0, 0) == 0);
+    take(12 * MIB);
+    CHECK(driver.cuDevicePrimaryCtxReset(0) == 0);
+    CHECK(driver.cuDevicePrimaryCtxRetain(&primary, 0) == 0);
+    CHECK(driver.cuDevicePrimaryCtxReset(0) == 0);
+    CHECK(driver.cuDevicePrimaryCtxRelease(0) == 0);
+    take(600 * MIB);
+    CHECK(driver.cuCtxDestroy(own) == 0);
+    start();
+    take(4 * MIB);
+}
+
 static void graph(void)
 {
     void *made, *exec;
@@ -495,6 +512,7 @@ static const struct {
     {"graph", graph, 0},
     {"imported", imported, 0},
     {"own_context", own_context, 1},
+    {"beside_primary", beside_primary, 1},
     {"registered", registered, 0},
 };
 

@@ -116,6 +116,14 @@ def test_memory_goes_with_its_pool_its_context_and_its_last_handle():
         assert one["total_allocated_bytes"] == (528 + peak) * MIB, (word, one)
 
 
+def test_what_lies_in_a_programs_own_context_stays_when_the_primary_one_goes():
+    """Beside a context of 528 MiB 12 MiB, and 600 once the primary context, which was empty, is gone."""
+    agree_after_every_event("dlsym", "beside_primary")
+    one, other = agree_at_the_peak("dlsym", "beside_primary")
+    assert one["total_allocated_bytes"] == (528 + 612) * MIB, one
+    assert [row["resident_bytes"] for row in other["rows"] if row["category"] == "context"] == [528 * MIB], other
+
+
 def test_a_reset_gives_back_what_there_was():
     _, _, account, recorder = both("dlsym", "reset")
     said = list(recorder.said("changes").values())

@@ -137,10 +137,11 @@ class Caches:
                     self._look_at_layers(layers, pace)
                 elif isinstance(value, (list, tuple)):
                     self._look_into(value, OUTPUTS[name], self.tell, 0)
+            if found:
+                self._time(thread, found)
         except Exception as error:
+            self.quick.pop(thread, None)
             self.trace.failed("caches", error)
-        if found:
-            self._time(thread, found)
         self._look_at_whole()
         return False
 

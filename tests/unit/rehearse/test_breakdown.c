@@ -443,6 +443,23 @@ static void test_a_part_of_a_pool_is_a_workspace_as_long_as_it_is_there(void **s
     assert_int_equal(part_of(held, MT_ACCOUNT_POOL_NAME)->provenance, MT_PROVENANCE_DERIVED);
 }
 
+/* A byte that two words tell of counts for the first; a pool has no more than it took. */
+static void test_parts_that_lie_within_each_other_count_once(void **state)
+{
+    struct held *held = *state;
+    held->account->cuda.driver_version = 13000;
+    take(held, 0, MT_CATEGORY_NONE, MT_ACCOUNT_POOL_NAME, 32 * MIB);
+    held->account->event[0].object = FIRST;
+    tell(held, 1, MT_CATEGORY_WORKSPACE, FIRST, 30 * MIB);
+    tell(held, 1, MT_CATEGORY_GRAPHS, FIRST + 1 * MIB, 1 * MIB);
+    tell(held, 1, MT_CATEGORY_GRAPHS, FIRST + 4 * MIB, 27 * MIB);
+    gather_after(held, 0);
+    assert_int_equal(bytes_of(held, MT_CATEGORY_WORKSPACE), 30 * MIB);
+    assert_int_equal(bytes_of(held, MT_CATEGORY_GRAPHS), 1 * MIB);
+    assert_int_equal(bytes_of(held, MT_CATEGORY_CACHED), 1 * MIB);
+    assert_int_equal(held->parts.unsplit_bytes, 1 * MIB);
+}
+
 /* A program's own allocator may use it for something else, unseen. */
 static void test_what_a_library_was_told_of_a_programs_memory_is_not_exact(void **state)
 {
@@ -475,6 +492,7 @@ int main(void)
         TEST(test_a_cache_at_the_peak_is_told_as_such_and_not_as_free),
         TEST(test_a_segment_that_was_a_workspace_once_is_divided_as_it_was_then),
         TEST(test_a_part_of_a_pool_is_a_workspace_as_long_as_it_is_there),
+        TEST(test_parts_that_lie_within_each_other_count_once),
         TEST(test_what_a_library_was_told_of_a_programs_memory_is_not_exact),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -195,6 +195,25 @@ def test_a_pool_that_another_thread_captures_in_meanwhile_has_graphs():
     assert own.end_of((5, 0)) in (None, 7)
 
 
+def test_layers_that_are_a_number_do_not_end_the_program():
+    """As a cache of a model's own may have it, which is none of transformers'."""
+    torch = types.SimpleNamespace(Tensor=Tensor, cuda=types.SimpleNamespace(is_initialized=lambda: False))
+    errors, clock = [], [100.0]
+    one = caches.Caches(types.SimpleNamespace(failed=lambda *error: errors.append(error)), torch, Recorder(), None, None)
+
+    def generate():
+        for _ in range(3):
+            clock[0] += 0.005
+            assert not one.look_after_token({"past_key_values": types.SimpleNamespace(layers=24)})
+
+    caches.time = types.SimpleNamespace(monotonic=lambda: clock[0])
+    try:
+        one.during_generate(generate)()
+    finally:
+        caches.time = time
+    assert errors and not one.quick, (errors, one.quick)
+
+
 def test_a_private_pool_is_told_of_as_long_as_graphs_are_in_it():
     trace = types.SimpleNamespace(line=lambda *_: None, say=lambda *_: None)
     reader, own = allocator.History(trace, types.SimpleNamespace()), graphs.Graphs(trace, types.SimpleNamespace())
