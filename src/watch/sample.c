@@ -33,7 +33,7 @@
 #define TEXT_BYTES         8192
 #define PART               64u         /* of a large tree, that a look at sizes looks at */
 #define LARGE_REST_NS      1000000000u /* after a look at the whole of a tree */
-#define ROLLUP_MOST_BYTES  ((uint64_t)256 << 20) /* which take Linux 4 ms at most */
+#define ROLLUP_MOST_BYTES  ((uint64_t)128 << 20) /* which take Linux 2 ms */
 
 static void write_sample(struct mt_run *run, struct watched *process, uint64_t now_ns)
 {
