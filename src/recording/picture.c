@@ -45,9 +45,11 @@ struct pm_scan_arg {
 
 /* Linux holds the lock of a process's mappings during a scan. The process that is looked at waits
  * for it no longer than this many pages take that are found, or this many bytes of which none are:
- * some 0.2 and 0.8 ms. What took less than a rest needs none. */
+ * some 0.2 and 0.8 ms. A scan begins with an eighth of these bytes, and returns to it where one was
+ * slow. What took less than a rest needs none. */
 #define OUTSIDE_MOST_PAGES ((uint64_t)16384)
 #define OUTSIDE_MOST_BYTES ((uint64_t)1 << 30)
+#define OUTSIDE_STEPS      8
 #define NEEDS_NO_REST_NS   50000u
 
 /* Where a scan ends. PAGEMAP_SCAN refuses a range that goes past what the kernel gives programs. */
@@ -230,7 +232,8 @@ static void add_pages(struct picture *picture, uint64_t first_page, uint64_t n_p
 /* How many bytes of the address space may be looked through at once. */
 static uint64_t most_at_once(const struct picture *picture, uint64_t all)
 {
-    return picture->request->reason == MT_PICTURE_OUTSIDE ? OUTSIDE_MOST_BYTES : all;
+    return picture->request->reason == MT_PICTURE_OUTSIDE ? OUTSIDE_MOST_BYTES
+                                                          : all * OUTSIDE_STEPS;
 }
 
 /* Scans [start, end). For each page of which it is asked whether a file is behind it, Linux looks
@@ -250,12 +253,15 @@ static int scan_range(struct picture *picture, int fd, uint64_t start, uint64_t 
         .max_pages = picture->request->reason == MT_PICTURE_OUTSIDE ? OUTSIDE_MOST_PAGES : 0,
     };
     uint64_t most = most_at_once(picture, end - start);
+    uint64_t step = most / OUTSIDE_STEPS;
     while (arg.start < end) {
-        arg.end = end - arg.start > most ? arg.start + most : end;
+        arg.end = end - arg.start > step ? arg.start + step : end;
         uint64_t begin_ns = picture->os->monotonic_ns();
         long found = picture->os->ioctl(fd, SCAN_REQUEST, &arg);
         if (found < 0)
             return 0;
+        int is_slow = picture->os->monotonic_ns() - begin_ns > NEEDS_NO_REST_NS;
+        step = is_slow ? most / OUTSIDE_STEPS : step < most / 2 ? 2 * step : most;
         for (long i = 0; i < found; i++)
             add_pages(picture, regions[i].start / picture->page_bytes,
                       (regions[i].end - regions[i].start) / picture->page_bytes,
@@ -268,8 +274,7 @@ static int scan_range(struct picture *picture, int fd, uint64_t start, uint64_t 
         if (arg.walk_end <= arg.start)
             return 0;
         arg.start = arg.walk_end;
-        if (arg.start < end && picture->request->rest &&
-            (found || picture->os->monotonic_ns() - begin_ns > NEEDS_NO_REST_NS))
+        if (arg.start < end && picture->request->rest && (found || is_slow))
             picture->request->rest();
     }
     return 1;
