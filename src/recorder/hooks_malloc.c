@@ -120,13 +120,15 @@ void *memalign(size_t alignment, size_t size)
     return ALLOCATED(memalign, address, size);
 }
 
-/* PyTorch takes all tensors of the host so, and nothing else of its own. */
+/* PyTorch takes all tensors of the host so, and nothing else of its own. Where the name is empty
+ * they are counted only. */
 static void label_aligned(const void *address, size_t size)
 {
     struct tls *tls = &memtally_tls;
     if (LIKELY(!tls->aligned_name))
         return;
-    memtally_hook_label_block(address, size, tls->aligned_category, tls->aligned_name);
+    if (*tls->aligned_name)
+        memtally_hook_label_block(address, size, tls->aligned_category, tls->aligned_name);
     tls->n_aligned++;
 }
 

@@ -380,7 +380,7 @@ static void *label_block(void *self, void *const *asked, ssize_t n)
 }
 
 /* What aligned blocks are for that this thread allocates from now on, a category and a name in
- * bytes that the caller keeps until it says so with neither. */
+ * bytes that the caller keeps until it says so with neither. An empty name: they are counted. */
 static void *label_aligned(void *self, void *const *asked, ssize_t n)
 {
     const struct interpreter *python = &memtally_recorder.interpreter;
@@ -391,7 +391,7 @@ static void *label_aligned(void *self, void *const *asked, ssize_t n)
     return python->number(0);
 }
 
-/* How many were told so by this thread since the last call. */
+/* How many there were in this thread since the last call. */
 static void *aligned(void *self, void *asked)
 {
     long n = (long)memtally_tls.n_aligned;

@@ -240,7 +240,7 @@ struct tls {
     void *loader_errors;      /* of what the recorder asks; see loader_errors_aside() */
     const char *aligned_name; /* what aligned blocks of this thread are for; NULL: not known */
     int aligned_category;
-    uint64_t n_aligned; /* that were told so, since it was last asked */
+    uint64_t n_aligned; /* that there were, since it was last asked */
 };
 
 extern HIDDEN __thread struct tls memtally_tls __attribute__((tls_model("initial-exec")));

@@ -6,8 +6,8 @@ looked at when a layer has changed its part of it, and of those whose layers cha
 its functions give back need not be what it holds: a window's is longer, a quantised one's is not quantised.
 
 Where generate() writes tokens in quick succession, its layers are looked at together after each of them: what the recorder is told
-of a block holds from its beginning. Where the tensors that a layer's update allocates are those that it keeps, as one token shows
-and every sixteenth again, the recorder is told of them before: it labels what the update allocates.
+of a block holds from its beginning. Where the tensors that a layer's update allocates are those that it keeps, as the recorder's
+count of one token shows and every sixteenth again, the recorder is told of them before: it labels what the update allocates.
 """
 
 import functools
@@ -23,6 +23,7 @@ KEYS_AND_VALUES = re.compile("key|value|kv")
 MOVES = {"reorder_cache", "batch_repeat_interleave", "batch_select_indices", "offload", "prefetch"}  # that give a layer other tensors
 DEPTH = 6  # of what is within a cache
 QUICK = 0.01  # seconds for a token: what was not looked at yet is not told of a program that is killed
+COUNTED = b""  # the name of what the recorder counts only
 TOGETHER = 16  # tokens in quick succession that are timed together
 WORDS = {"kv_cache": "cache", "recurrent_state": "state"}
 # What models without a class for it give back, as transformers.generation.utils.ALL_CACHE_NAMES.
@@ -51,12 +52,13 @@ class Marks(dict):
 class Pace:
     """How a thread writes its tokens in a generate()."""
 
-    __slots__ = ("last", "together", "left", "mark", "may_mark", "addresses")
+    __slots__ = ("last", "together", "left", "mark", "expected", "may_mark", "addresses")
 
     def __init__(self):
         self.last = 0.0  # when a token was last timed
         self.together = self.left = 0  # tokens until the next is timed, at first and now
-        self.mark = None  # what the recorder is told of what updates allocate
+        self.mark = None  # what the recorder is told of what updates allocate; at first it counts
+        self.expected = None  # what it is to be told of it, if they allocate nothing else
         self.may_mark = True  # nothing says that they allocate other things, too
         self.addresses = ()  # of the storages that layers had then
 
@@ -166,7 +168,7 @@ class Caches:
         pace.last = now
         if not is_quick:
             self.quick.pop(thread, None)
-            pace.mark = None
+            pace.mark = pace.expected = None
             return
         self._mark(pace, found, tokens)
         pace.left = pace.together - 1
@@ -175,13 +177,15 @@ class Caches:
     def _mark(self, pace, found, tokens):
         """Whether what updates allocate is what layers keep: at first by one token, then by all since the last time."""
         mark, addresses = self._kept_in(found[0]) if pace.may_mark and len(found) == 1 and self.labels.label_aligned else (None, ())
-        n_told = self.labels.aligned(None) if mark else 0
-        is_first = pace.mark is None
+        n_allocated = self.labels.aligned(None) if mark else 0
+        is_first = pace.expected is None
         if not is_first and mark:
-            is_same = n_told == 0 and addresses == pace.addresses
-            pace.may_mark = mark == pace.mark and (is_same or n_told == tokens * len(addresses))
-        pace.mark = mark if pace.may_mark else None
-        pace.together = 1 if pace.mark and is_first else TOGETHER
+            is_same = n_allocated == 0 and addresses == pace.addresses
+            pace.may_mark = mark == pace.expected and (is_same or n_allocated == tokens * len(addresses))
+        pace.expected = mark if pace.may_mark else None
+        is_counted = pace.expected and is_first
+        pace.mark = (mark[0], COUNTED) if is_counted else pace.expected
+        pace.together = 1 if is_counted else TOGETHER
         pace.addresses = addresses
 
     def _kept_in(self, layers):

@@ -183,6 +183,13 @@ static void test_reserve_follows_version_and_model(void **state)
     assert_float_equal(share_of("sglang@0.5.20"), 0.5472F, 1e-6);
 }
 
+static struct mt_estimate *estimate_seeing(struct mt_predict_settings settings, const char *family)
+{
+    made.model.description.sees = 1;
+    made.model.description.architecture = family;
+    return estimate(settings);
+}
+
 /* The log of a rehearsal of 0.5.23 with Qwen3-VL-8B on an H100: 77.14 of 79.18 GiB are free before
  * the weights, and "Reserving 1.00 GB of the KV budget". Two contexts are 1.06 GiB of the 2.04. By
  * the source, other families and cards have no pool, and 100 MiB of encoded pictures. */
@@ -197,22 +204,18 @@ static void test_pictures_have_a_pool_and_a_process(void **state)
     (void)state;
     make_model(&made, &llama_3_1_8b);
     struct mt_estimate *blind = estimate(settings);
-    made.model.description.sees = 1;
-    made.model.description.architecture = "qwen3vl";
-    struct mt_estimate *seeing = estimate(settings);
+    struct mt_estimate *seeing = estimate_seeing(settings, "qwen3vl");
     assert_int_equal(blind->pool.other_bytes, 0);
     assert_int_equal(seeing->pool.other_bytes, MADE_GIB);
     uint64_t free_before = (uint64_t)((double)seeing->pool.requested_bytes / 0.9);
     uint64_t blind_before = (uint64_t)((double)blind->pool.requested_bytes / 0.9);
     assert_in_range(free_before / MADE_MIB, 78950, 79035); /* 77.14 GiB are 78,991 MiB */
     assert_in_range((blind_before - free_before) / MADE_MIB, 1024 + 500, 1024 + 580);
-    made.model.description.architecture = "gemma3";
-    struct mt_estimate *other = estimate(settings);
+    struct mt_estimate *other = estimate_seeing(settings, "gemma3");
     assert_int_equal(other->pool.other_bytes, 100 * MADE_MIB);
     assert_int_equal(other->pool.requested_bytes, blind->pool.requested_bytes);
-    made.model.description.architecture = "qwen3vl";
     device = 24 * MADE_GIB;
-    struct mt_estimate *small = estimate(settings);
+    struct mt_estimate *small = estimate_seeing(settings, "qwen3vl");
     assert_int_equal(small->pool.other_bytes, 100 * MADE_MIB);
     mt_estimate_destroy(small);
     mt_estimate_destroy(other);
@@ -242,9 +245,7 @@ static void test_ranks_share_the_pool_of_pictures(void **state)
     (void)state;
     make_model(&made, &llama_3_1_8b);
     struct mt_estimate *blind = estimate(settings);
-    made.model.description.sees = 1;
-    made.model.description.architecture = "qwen3vl";
-    struct mt_estimate *seeing = estimate(settings);
+    struct mt_estimate *seeing = estimate_seeing(settings, "qwen3vl");
     uint64_t less = blind->pool.requested_bytes - seeing->pool.requested_bytes;
     assert_in_range((uint64_t)((double)less / 0.9) / MADE_MIB, 1024 + 500, 1024 + 580);
     for (size_t place = 2; place <= 4; place++)

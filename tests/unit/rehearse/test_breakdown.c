@@ -419,14 +419,19 @@ static void gather_after(struct held *held, size_t after)
     assert_int_equal(mt_breakdown_gather(&source, 0, after, 1, &held->parts), 0);
 }
 
+static void take_pool(struct held *held)
+{
+    held->account->cuda.driver_version = 13000;
+    take(held, 0, MT_CATEGORY_NONE, MT_ACCOUNT_POOL_NAME, 32 * MIB);
+    held->account->event[0].object = FIRST;
+}
+
 /* A pool takes 32 MiB at 1 and 64 MiB at 4. The first is a workspace of cuBLAS from 1 to 3, of the
  * second a quarter is one from 4 on; the pool has both to the end. */
 static void test_a_part_of_a_pool_is_a_workspace_as_long_as_it_is_there(void **state)
 {
     struct held *held = *state;
-    held->account->cuda.driver_version = 13000;
-    take(held, 0, MT_CATEGORY_NONE, MT_ACCOUNT_POOL_NAME, 32 * MIB);
-    held->account->event[0].object = FIRST;
+    take_pool(held);
     tell(held, 1, MT_CATEGORY_WORKSPACE, FIRST, 32 * MIB);
     tell(held, 3, MT_CATEGORY_NONE, FIRST, 0);
     take(held, 0, MT_CATEGORY_NONE, MT_ACCOUNT_POOL_NAME, 64 * MIB);
@@ -447,9 +452,7 @@ static void test_a_part_of_a_pool_is_a_workspace_as_long_as_it_is_there(void **s
 static void test_parts_that_lie_within_each_other_count_once(void **state)
 {
     struct held *held = *state;
-    held->account->cuda.driver_version = 13000;
-    take(held, 0, MT_CATEGORY_NONE, MT_ACCOUNT_POOL_NAME, 32 * MIB);
-    held->account->event[0].object = FIRST;
+    take_pool(held);
     tell(held, 1, MT_CATEGORY_WORKSPACE, FIRST, 30 * MIB);
     tell(held, 1, MT_CATEGORY_GRAPHS, FIRST + 1 * MIB, 1 * MIB);
     tell(held, 1, MT_CATEGORY_GRAPHS, FIRST + 4 * MIB, 27 * MIB);

@@ -74,7 +74,7 @@ class Tensor:
 
 
 class Recorder:
-    """What labels what is allocated between two calls of label_aligned()."""
+    """What labels what is allocated between two calls of label_aligned(), and counts it where the name is empty."""
 
     def __init__(self):
         self.address, self.mark, self.n_told, self.told = 4096, (), 0, set()
@@ -83,6 +83,7 @@ class Recorder:
         self.address += 64
         if self.mark:
             self.n_told += 1
+        if self.mark and self.mark[1]:
             self.told.add(self.address)
         return Tensor(self.address)
 
@@ -107,8 +108,11 @@ def grow(layer):
     layer.keys, layer.values = layer.recorder.allocate(), layer.recorder.allocate()
 
 
+others = set()
+
+
 def grow_with_another(layer):
-    layer.recorder.allocate()
+    others.add(layer.recorder.allocate().address)
     grow(layer)
 
 
@@ -142,6 +146,7 @@ def test_what_updates_allocate_is_told_before_where_layers_keep_just_that():
     assert written(grow) > 100, written(grow)
     assert written(lambda layer: None) > 100  # of a static cache nothing is allocated
     assert written(grow_with_another) == 3  # three layers of the one token that showed it
+    assert not written.recorder.told & others  # which was counted only
 
 
 def test_an_error_of_an_update_leaves_nothing_told():
